@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .errors import DuplicateUidError, PlanError
+from .exchanges import Exchanges, Mixed, mixed_splits
 from .graph import Chaining, Edge, FlowControl, Operator, PartitionerName
 from .hashing import Hashing, is_seeded
 from .host import Host
@@ -189,7 +190,7 @@ class Dataflow:
         """
         if not self.nodes:
             raise PlanError("the dataflow is empty: begin with a source, for example env.from_collection([1, 2, 3])")
-        subtasks = {node.id: _subtasks(node, parallelism, workers) for node in self.nodes}
+        subtasks = self.subtasks(parallelism, workers)
         operators = [
             Operator(
                 id=node.id,
@@ -296,8 +297,18 @@ class Dataflow:
                     operator=node.name,
                 )
 
+    def subtasks(self, parallelism: int, workers: int = 0) -> dict[int, int]:
+        """Say in how many subtasks each operator runs, by its id; parameters as for `describe`."""
+        exchanges = Exchanges(self.nodes)
+        return {node.id: _subtasks(node, exchanges, parallelism, workers) for node in self.nodes}
+
+    def mixed_splits(self, parallelism: int, workers: int = 0) -> Iterator[Mixed]:
+        """Find operators that assign timestamps behind exchanges of sources with splits; see `describe`."""
+        return mixed_splits(self.nodes, self.subtasks(parallelism, workers))
+
     def _links(self) -> Iterator[tuple[Node, Origin]]:
-        return ((node, origin) for node in self.nodes for origin in node.inputs)
+        exchanges = Exchanges(self.nodes)
+        return ((node, exchanges.planned(node, origin)) for node in self.nodes for origin in node.inputs)
 
 
 def unbounded_source(origins: tuple[Origin, ...]) -> Node | None:
@@ -337,9 +348,10 @@ def has_timestamps(origins: tuple[Origin, ...]) -> bool:
 _MAY_END = frozenset({"collect", "print", "sink", "write_files", "process", "process_all", "iteration_tail"})
 
 
-def _subtasks(node: Node, parallelism: int, workers: int) -> int:
-    if (leader := _source_of_times(node) or _behind(node)) is not None and node.parallelism is None:
-        return _subtasks(leader, parallelism, workers)
+def _subtasks(node: Node, exchanges: Exchanges, parallelism: int, workers: int) -> int:
+    leader = exchanges.leader(node) or _source_of_times(node) or _behind(node, exchanges)
+    if leader is not None and node.parallelism is None:
+        return _subtasks(leader, exchanges, parallelism, workers)
     if node.other_end is not None and node.parallelism is None:
         return node.other_end.parallelism or parallelism
     return max(1, workers) if node.host_input is not None else node.parallelism or parallelism
@@ -369,11 +381,11 @@ def _source_of_times(node: Node) -> Node | None:
     return origin.node if not origin.node.inputs and origin.partitioner is None else None
 
 
-def _behind(node: Node) -> Node | None:
+def _behind(node: Node, exchanges: Exchanges) -> Node | None:
     """Find the operator whose rows are put together, or get their keys, where they are: there are as many subtasks."""
     if node.role not in ("partial", "key_rows") or len(node.inputs) != 1:
         return None
-    (origin,) = node.inputs
+    origin = exchanges.planned(node, node.inputs[0])
     # What runs once by nature leaves the work to others, where nobody asks which row came first.
     leads = origin.node.is_parallel or node.role == "key_rows"
     return origin.node if leads and origin.partitioner is None else None

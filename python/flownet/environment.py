@@ -760,6 +760,8 @@ class Environment(RowSources):
         here = settings["workers"] == 0
         resumes = settings["checkpoint_interval"] is not None
         _warn_of_loose_ends(dataflow)
+        for mixed in dataflow.mixed_splits(parallelism, settings["workers"]):
+            warn_user(MistakeWarning(str(mixed)))
         # Where nothing is shipped, it is serialised all the same: every subtask of every run has a copy of its own.
         ship = None if here and settings["object_reuse"] else serialise.dumps
         plan = dataflow.build(parallelism, ship, settings["workers"])

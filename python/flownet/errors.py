@@ -375,7 +375,7 @@ class NoSuchJobError(UiError, LookupError):
 
 
 class MistakeWarning(UserWarning):
-    """Something in the dataflow is of no effect, so it was hardly meant. The job runs all the same."""
+    """Something in the dataflow was hardly meant: it has no effect, or it makes records late. The job still runs."""
 
 
 class StalledWarning(RuntimeWarning):

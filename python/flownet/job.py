@@ -213,6 +213,7 @@ class Job:
             return JobResult(**fields(report))
         if self._lease is not None:
             self._lease.watch(self.status)
+        watcher.late(self.status)
         watcher.tick(self.status)
         return None
 

@@ -106,6 +106,14 @@ class TaskReport:
     records_ahead: int = 0
     """Records that did not move event time, as they were further ahead of the others of their split than ``max_ahead``
     of `WatermarkStrategy.with_max_ahead`. They went on to their windows."""
+    timed_records: int = 0
+    """Records that got their timestamps in it."""
+    out_of_order_records: int = 0
+    """Of these, records that came later than the delay of its watermarks allows: each is compared with the latest one
+    of its split. 0 without a delay."""
+    out_of_order_ms: int = 0
+    """The most that one of them was behind the latest one of its split, in milliseconds: the delay that would have been
+    enough."""
     watermark_ms: int | None = None
     """How far event time has come in its subtask that is furthest behind, in milliseconds since 1970-01-01 UTC;
     2**63 - 1 when time has ended. None before the first watermark."""
@@ -374,7 +382,7 @@ def _summary(result: JobStatus) -> str:
 
 def _late_advice(task: TaskReport, status: JobStatus) -> str:
     """Name the bound for clocks that run ahead, if many records are late and none is in use that has found any."""
-    is_many = task.late_records > _MANY_LATE * max(task.rows_in, task.records_in)
+    is_many = task.late_records > _NOTICEABLE_LATE * max(task.rows_in, task.records_in)
     if not is_many or any(other.records_ahead for other in status.tasks):
         return ""
     return "; if one record's clock runs ahead of the others, max_ahead keeps event time from following it"
@@ -386,7 +394,8 @@ def _remarks(status: JobStatus) -> list[str]:
         for task in status.tasks
         if task.dropped_records
     ]
-    late = [
+    late = [*(f"late: {said}" for said in out_of_order(status))]
+    late += [
         f"late: {task.late_records:,} records came after their windows were given up and were dropped by {task.name}"
         f"{_late_advice(task, status)}"
         for task in status.tasks
@@ -427,6 +436,19 @@ def _remarks(status: JobStatus) -> list[str]:
         *latency,
         *_history(status),
         *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence),
+    ]
+
+
+def out_of_order(status: JobStatus) -> list[str]:
+    """Say of which sources too many records come late, if windows drop late records."""
+    dropped = sum(task.late_records for task in status.tasks)
+    return [
+        f"{task.out_of_order_records:,} of {task.timed_records:,} records of {task.name} "
+        f"({task.out_of_order_records / task.timed_records:.1%}) came later than its delay allows, up to "
+        f"{format_value(task.out_of_order_ms / 1000, 's')} behind earlier ones of their split; {dropped:,} records "
+        f'were dropped. Give delay="{task.out_of_order_ms}ms", or use allowed_lateness() or side_output_late_data()'
+        for task in status.tasks
+        if dropped and task.out_of_order_records > _NOTICEABLE_LATE * task.timed_records
     ]
 
 
@@ -490,9 +512,10 @@ def _table(status: JobStatus) -> list[list[str]]:
 NOTICEABLE_SHARE = 0.05
 """Of the time: what takes less is no news."""
 
+_NOTICEABLE_LATE = 0.01
+"""Of the records of a source: fewer late ones are no mistake in its delay."""
+
 _NOTICEABLE_WAIT = 0.1
-_MANY_LATE = 0.01
-"""Share of the records of a task."""
 """Seconds: records that wait for less are no news."""
 
 _MOST_COUNTED = 20

@@ -5,15 +5,22 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import StalledWarning, warn_user
+
+if TYPE_CHECKING:
+    from .report import JobStatus
 
 
 class Watcher:
     """Whom a job that is waited for keeps informed; this one as Python does: by warnings and the log."""
+
+    def __init__(self) -> None:
+        self._look_at = time.monotonic() + _SECONDS_BETWEEN_LOOKS
 
     def warn(self, warning: StalledWarning) -> None:
         """Issue it at the line of the user's that waits."""
@@ -22,6 +29,19 @@ class Watcher:
     def say(self, text: str) -> None:
         """Take a line on what a signal does."""
         _LOGGER.warning(text)
+
+    def late(self, status: Callable[[], JobStatus]) -> None:
+        """Warn in the log of sources whose records come late, of each once in ten seconds."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + _SECONDS_BETWEEN_LOOKS
+        from .report import out_of_order
+
+        told = status()
+        for said in out_of_order(told):
+            self._look_at = now + _SECONDS_BETWEEN_WARNINGS
+            self.say(f"job {told.name!r}: late: {said}")
 
     def tick(self, status: Callable[[], Any]) -> None:
         """Be called several times a second while the job runs, with what asks for its `JobStatus`."""
@@ -63,5 +83,9 @@ def sigterm_raised() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+_SECONDS_BETWEEN_WARNINGS = 10.0
 
 _LOGGER = logging.getLogger("flownet")

@@ -131,7 +131,10 @@ class WatermarkStrategy(Generic[T]):
         return replace(self, assigner=assigner)
 
     def with_idleness(self, timeout: str | timedelta) -> WatermarkStrategy[T]:
-        """Hold nobody up when no record has come for that long, in processing time."""
+        """Leave a split out of the watermark when no record of it has come for that long, in processing time.
+
+        If all splits of all inputs are idle, event time stays where it is until records come again.
+        """
         return replace(self, idle_after_ms=milliseconds("with_idleness", "timeout", timeout))
 
     def with_max_ahead(self, max_ahead: str | timedelta) -> WatermarkStrategy[T]:

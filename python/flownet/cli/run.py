@@ -153,6 +153,7 @@ class _Viewer(Watcher):
     """Shows a job on the terminal."""
 
     def __init__(self, progress: Progress | None, on_tick: Callable[[], None]) -> None:
+        super().__init__()
         self._progress = progress
         self._on_tick = on_tick
         self._next_look_at = time.monotonic() + _SECONDS_BETWEEN_LOOKS

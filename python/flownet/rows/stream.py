@@ -254,6 +254,9 @@ class Rows(RowSinks, ToThisProcess):
     ) -> Rows:
         """Take the event time of rows from a column, and say how far rows are out of order.
 
+        Call it in front of the first exchange, also behind `Stream.to_rows`, `select` or `filter`: watermarks are then
+        by file or split of the source. A `rebalance` in front of it moves behind it.
+
         Parameters
         ----------
         column

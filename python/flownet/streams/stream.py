@@ -327,8 +327,10 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         Records then carry their timestamps wherever somebody behind looks at them. What was known of event time before
         is replaced.
 
-        Best right behind a source, whose subtasks and places it then has unless it is given others. In the source's
-        task, each file of `Environment.read_text` has watermarks of its own: times of files may overlap as they will.
+        Assign timestamps in front of the first exchange. There, each file of `Environment.read_text` and each split of
+        `Environment.from_source` has watermarks of its own, so their times may overlap. Right behind a source the
+        operator has the source's subtasks and places, unless it is given others. An exchange such as `rebalance` in
+        front of it moves behind it. If that is not possible, as with `key_by`, a ``MistakeWarning`` says so.
 
         Parameters
         ----------

@@ -245,6 +245,14 @@ pub struct VertexReport {
     pub late_records: u64,
     /// Records that did not move event time, as they were further ahead of the others of their split than `max_ahead`.
     pub records_ahead: u64,
+    /// Records that got their times in it.
+    pub timed_records: u64,
+    /// Of these, records that came later than the delay of its watermarks
+    /// allows.
+    pub out_of_order_records: u64,
+    /// The most that one of them was behind earlier ones of its split, in
+    /// milliseconds.
+    pub out_of_order_ms: u64,
     /// How far event time has come in its subtask that is furthest behind, in
     /// milliseconds since the epoch; the greatest number when time has ended.
     /// None before the first watermark.
@@ -439,6 +447,9 @@ pub(crate) mod tests {
             dropped_bytes: 0,
             late_records: 0,
             records_ahead: 0,
+            timed_records: 0,
+            out_of_order_records: 0,
+            out_of_order_ms: 0,
             watermark_ms: None,
             lag_ms: None,
             tally: Tally::default(),

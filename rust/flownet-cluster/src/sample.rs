@@ -118,6 +118,12 @@ struct EventTime {
     late_records: u64,
     records_ahead: u64,
     #[serde(skip)]
+    timed_records: u64,
+    #[serde(skip)]
+    out_of_order_records: u64,
+    #[serde(skip)]
+    out_of_order_ms: u64,
+    #[serde(skip)]
     aligned_ms: Option<i64>,
 }
 

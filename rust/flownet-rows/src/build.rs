@@ -22,7 +22,7 @@ use crate::exit::RowsExit;
 use crate::join::{PairColumns, RowPairs};
 use crate::keyed::{Deduplicate, KeyRows, TopN};
 use crate::layout::Layout;
-use crate::medium::{OperatorInfo, RowsChain, RowsMedium, TaskThread};
+use crate::medium::{CarriesRows, OperatorInfo, RowsChain, RowsMedium, TaskThread};
 use crate::steps::{Project, Step, Steps};
 use crate::timestamps::Timestamps;
 
@@ -72,7 +72,8 @@ pub fn chain(task: &TaskSpec, foreign: &dyn Foreign) -> Result<RowsChain, TaskEr
     let exits = task.outputs.iter().enumerate().map(|(output, spec)| {
         let from = task.operators.iter().find(|operator| operator.id == spec.from_operator);
         let from = from.ok_or_else(|| TaskError::Config(format!("the task has no operator {}", spec.from_operator)))?;
-        Ok(Leaving::new(RowsExit::new(output, info(task, &from.name)), output, spec.timestamps))
+        let leaving = Leaving::new(RowsExit::new(output, info(task, &from.name)), output, spec.timestamps);
+        Ok(leaving.telling_splits(spec.splits))
     });
     let exits = exits.collect::<Result<_, TaskError>>()?;
     let entry = |input: &InputSpec| Entry { side: input.side, keyed: input.is_keyed(), stamps: input.timestamps };
@@ -133,6 +134,27 @@ fn read<T: DeserializeOwned>(planned: &Value) -> Result<T, TaskError> {
     T::deserialize(planned).map_err(|error| TaskError::Config(format!("a plan of rows that cannot be read: {error}")))
 }
 
+/// The operator of this kind, if all it needs is a batch at a time: in a chain of any medium that carries rows.
+pub fn batch_by_batch<M: CarriesRows>(
+    task: &TaskSpec,
+    kind: &RowsKind,
+    info: &OperatorInfo,
+) -> Result<Option<Box<dyn Operator<M>>>, TaskError> {
+    let info = info.clone();
+    Ok(Some(match kind {
+        RowsKind::Project { input, steps } => {
+            let steps = Steps::new(&read::<Vec<Step>>(steps)?, schema(input)?);
+            Box::new(Project::new(steps.map_err(|error| TaskError::Config(error.to_string()))?, info))
+        }
+        RowsKind::AssignTimestamps { input, column, watermarks, idle_after_ms, max_ahead_ms } => {
+            let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
+            let watermarks = watermarks.awaiting_parts(task.has_splits());
+            Box::new(Timestamps::new(&*schema(input)?, column, watermarks, info)?)
+        }
+        _ => return Ok(None),
+    }))
+}
+
 /// The operator of this kind, if it is one of these.
 fn native(
     task: &TaskSpec,
@@ -141,23 +163,20 @@ fn native(
     own_functions: &mut dyn FnMut() -> Result<Box<dyn OwnFunctions>, TaskError>,
 ) -> Result<Option<Box<dyn Operator<RowsMedium>>>, TaskError> {
     let info = info.clone();
+    if let Some(operator) = batch_by_batch(task, kind, &info)? {
+        return Ok(Some(operator));
+    }
     Ok(Some(match kind {
         RowsKind::FromArrow { .. }
         | RowsKind::ReadFiles { .. }
         | RowsKind::MapBatches { .. }
+        | RowsKind::Project { .. }
+        | RowsKind::AssignTimestamps { .. }
         | RowsKind::ToObjects { .. }
         | RowsKind::ToRows { .. }
         | RowsKind::Collect { .. }
         | RowsKind::WriteFiles { .. }
         | RowsKind::Sink { .. } => return Ok(None),
-        RowsKind::Project { input, steps } => {
-            let steps = Steps::new(&read::<Vec<Step>>(steps)?, schema(input)?);
-            Box::new(Project::new(steps.map_err(|error| TaskError::Config(error.to_string()))?, info))
-        }
-        RowsKind::AssignTimestamps { input, column, watermarks, idle_after_ms, max_ahead_ms } => {
-            let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
-            Box::new(Timestamps::new(&*schema(input)?, column, watermarks, info)?)
-        }
         RowsKind::Partial { input, keys, aggregates, window, .. } => {
             let aggregates = read::<Vec<AggregateColumn>>(aggregates)?;
             let functions = aggregates.iter().any(AggregateColumn::is_own).then(own_functions).transpose()?;

@@ -49,13 +49,15 @@ pub use self::aggregate::{
     OwnFunctions, output_schema,
 };
 pub use self::batch::RowBatch;
-pub use self::build::{Foreign, chain, is_of_rows, schema};
+pub use self::build::{Foreign, batch_by_batch, chain, is_of_rows, schema};
 pub use self::column::Rows;
 pub use self::exit::RowsExit;
 pub use self::join::{Carried, JoinError, JoinSchemas};
 pub use self::key::{KeyHasher, NoKey};
 pub use self::layout::{Layout, UnsupportedType};
-pub use self::medium::{Arriving, BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsChain, RowsMedium, TaskThread};
+pub use self::medium::{
+    Arriving, BATCH_ROWS, CarriesRows, Flow, OperatorInfo, RowRecord, RowsChain, RowsMedium, TaskThread,
+};
 pub use self::mistaken_unit::{MistakenUnit, mistaken_unit};
 pub use self::names::twice;
 pub use self::partition::{PartitionError, Partitions};

@@ -58,6 +58,26 @@ impl RowRecord {
     }
 }
 
+/// A medium among whose records are batches of rows. Operators that only need a batch at a time run in its chains: so the
+/// times of rows that are made of objects are found in the task of the source, where the splits of these are known.
+pub trait CarriesRows: Medium {
+    /// Takes the batch out of a record.
+    fn into_batch(record: Self::Record<'_>) -> Result<RowBatch, TaskError>;
+
+    /// Makes a record of a batch.
+    fn from_batch<'m>(token: Self::Token<'m>, batch: RowBatch) -> Result<Self::Record<'m>, TaskError>;
+}
+
+impl CarriesRows for RowsMedium {
+    fn into_batch(record: RowRecord) -> Result<RowBatch, TaskError> {
+        record.into_batch()
+    }
+
+    fn from_batch<'m>((): Self::Token<'m>, batch: RowBatch) -> Result<Self::Record<'m>, TaskError> {
+        Ok(RowRecord::Batch(batch))
+    }
+}
+
 /// Who an operator is, to errors.
 #[derive(Clone, Debug)]
 pub struct OperatorInfo {

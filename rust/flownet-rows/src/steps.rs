@@ -7,14 +7,15 @@ use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, UInt32A
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
 use flownet_runtime::TaskError;
-use flownet_runtime::operator::Operator;
+use flownet_runtime::operator::{Flow, Operator};
 use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::work::Work;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::RowBatch;
 use crate::expr::{Bound, EvalError, Expr, ExprError};
 use crate::layout::{Layout, UnsupportedType};
-use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::medium::{CarriesRows, OperatorInfo};
 use crate::type_names::type_name;
 
 /// One step, as users say it.
@@ -276,13 +277,17 @@ impl Project {
     }
 }
 
-impl Operator<RowsMedium> for Project {
-    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
-        let batch = self.steps.run(record.into_batch()?).map_err(|error| self.info.evaluation_failed(&error))?;
-        if batch.is_empty() { Ok(()) } else { flow.emit(RowRecord::Batch(batch)) }
+impl<M: CarriesRows> Operator<M> for Project {
+    fn work(&self) -> Work {
+        Work::Rust
     }
 
-    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+    fn process<'m>(&mut self, record: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        let batch = self.steps.run(M::into_batch(record)?).map_err(|error| self.info.evaluation_failed(&error))?;
+        if batch.is_empty() { Ok(()) } else { flow.emit(M::from_batch(flow.token, batch)?) }
+    }
+
+    fn snapshot(&mut self, _: M::Token<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }
 }

@@ -1,18 +1,21 @@
 //! `assign_timestamps`: when each row is, and how far event time has come.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{ArrowError, DataType, Schema};
-use flownet_runtime::TaskError;
-use flownet_runtime::operator::Operator;
+use flownet_runtime::operator::{Flow, Operator};
 use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
-use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
+use flownet_runtime::watermark::{Generated, OutOfOrder, SplitSignal, SplitWatermarks};
+use flownet_runtime::work::Work;
+use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 
 use crate::event_time::{Nanos, times_of};
-use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::medium::{CarriesRows, OperatorInfo};
 use crate::mistaken_unit::{MistakenUnit, mistaken_unit};
 use crate::time_units::milliseconds;
 use crate::type_names::type_name;
@@ -24,6 +27,8 @@ pub(crate) struct Timestamps {
     /// The unit of its integers has not been questioned yet.
     has_unknown_unit: bool,
     watermarks: SplitWatermarks,
+    order: OutOfOrder,
+    metrics: Option<Arc<TaskMetrics>>,
     info: OperatorInfo,
 }
 
@@ -72,9 +77,11 @@ impl Timestamps {
         watermarks: SplitWatermarks,
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
+        let order = OutOfOrder::new(watermarks.watermarks());
         let place = time_column(schema, column).map_err(|error| TaskError::Config(error.to_string()))?;
         let has_unknown_unit = *schema.field(place).data_type() == DataType::Int64;
-        Ok(Self { column: place, name: column.to_owned(), has_unknown_unit, watermarks, info })
+        let name = column.to_owned();
+        Ok(Self { column: place, name, has_unknown_unit, watermarks, order, metrics: None, info })
     }
 
     fn times(&self, array: &ArrayRef) -> Result<(ScalarBuffer<i64>, Option<Nanos>), TaskError> {
@@ -126,13 +133,22 @@ pub(crate) fn event_times(array: &ArrayRef) -> Result<Int64Array, ArrowError> {
     Ok(times.as_primitive::<Int64Type>().clone())
 }
 
-fn tell(generated: &Generated, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+fn tell<M: CarriesRows>(generated: &Generated, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
     generated.signals().try_for_each(|signal| flow.begin_time(signal))
 }
 
-impl Operator<RowsMedium> for Timestamps {
-    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
-        let mut batch = record.into_batch()?;
+impl<M: CarriesRows> Operator<M> for Timestamps {
+    fn work(&self) -> Work {
+        Work::Rust
+    }
+
+    fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.metrics = Some(Arc::clone(&cx.metrics));
+        Ok(())
+    }
+
+    fn process<'m>(&mut self, record: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        let mut batch = M::into_batch(record)?;
         let (times, nanos) = self.times(batch.columns.column(self.column))?;
         let Some((least_ms, latest_ms)) = times.iter().copied().fold(None, |range: Option<(i64, i64)>, time_ms| {
             Some(range.map_or((time_ms, time_ms), |(least, latest)| (least.min(time_ms), latest.max(time_ms))))
@@ -156,16 +172,18 @@ impl Operator<RowsMedium> for Timestamps {
         if self.watermarks.on_records(&times, latest_ms) {
             flow.emit_time(TimeSignal::Idle(false))?;
         }
+        self.order.add_all(&times, least_ms, latest_ms);
         (batch.times, batch.nanos) = (Some(times), nanos);
-        flow.emit(RowRecord::Batch(batch))
+        flow.emit(M::from_batch(flow.token, batch)?)
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.metrics.iter().for_each(|metrics| self.order.tell(metrics));
         flow.count_ahead(self.watermarks.take_ahead());
         Ok(())
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         self.watermarks.finish();
         flow.count_ahead(self.watermarks.take_ahead());
         Ok(())
@@ -175,7 +193,8 @@ impl Operator<RowsMedium> for Timestamps {
         false
     }
 
-    fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.order.follow(signal);
         let generated = self.watermarks.follow(signal);
         tell(&generated, flow)
     }
@@ -185,7 +204,7 @@ impl Operator<RowsMedium> for Timestamps {
     }
 
     /// What was told. The times of rows that it is made of come again, or others after them.
-    fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+    fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let mut told = Vec::new();
         put_signed(&mut told, self.watermarks.told_ms());
         to.add_items(WATERMARK, [told]);
@@ -193,7 +212,7 @@ impl Operator<RowsMedium> for Timestamps {
     }
 
     /// What this subtask told; of others, where there were more or fewer, the least.
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
         if let Some(told_ms) = from.own_or_least(WATERMARK, self.info.parallelism)? {
             self.watermarks.set_told_ms(told_ms);
         }
@@ -204,7 +223,7 @@ impl Operator<RowsMedium> for Timestamps {
         self.watermarks.next_ms()
     }
 
-    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         if !self.watermarks.is_due(now_ms) {
             return Ok(());
         }

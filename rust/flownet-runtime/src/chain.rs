@@ -69,8 +69,8 @@ pub trait Chain: Send {
     }
 
     /// An event that the chain upstream [sent](Outputs::send_custom), in its place among the records of its channel.
-    fn on_custom(&mut self, event: &CustomEvent) -> Result<(), TaskError> {
-        let _ = event;
+    fn on_custom(&mut self, event: &CustomEvent, out: &mut Outputs) -> Result<(), TaskError> {
+        let _ = (event, out);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::operator_counts::{OperatorCounters, OperatorCounts};
 use crate::tally::Tally;
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, wall_clock_ms};
 use crate::user_metrics::UserMetrics;
-use crate::watermark::{Alignment, StepMonitor};
+use crate::watermark::{Alignment, OutOfOrderCounts, StepMonitor};
 use crate::work::{Mark, Work};
 
 /// Live counters of one task.
@@ -47,6 +47,9 @@ pub struct TaskMetrics {
     longest_in_flight_ns: AtomicU64,
     late_records: AtomicU64,
     records_ahead: AtomicU64,
+    timed_records: AtomicU64,
+    out_of_order_records: AtomicU64,
+    out_of_order_ms: AtomicU64,
     // The least of all times: none has come.
     watermark_ms: AtomicI64,
     // The same; the greatest: nobody waits for it.
@@ -85,6 +88,9 @@ impl TaskMetrics {
             longest_in_flight_ns: AtomicU64::new(0),
             late_records: AtomicU64::new(0),
             records_ahead: AtomicU64::new(0),
+            timed_records: AtomicU64::new(0),
+            out_of_order_records: AtomicU64::new(0),
+            out_of_order_ms: AtomicU64::new(0),
             watermark_ms: AtomicI64::new(NO_TIMESTAMP),
             aligned_ms: AtomicI64::new(NO_TIMESTAMP),
             has_input_ended: AtomicBool::new(false),
@@ -246,6 +252,13 @@ impl TaskMetrics {
         bump(&self.records_ahead, records);
     }
 
+    /// So many records of its source came out of order, of all that got their times here.
+    pub(crate) fn set_out_of_order(&self, counts: OutOfOrderCounts) {
+        self.timed_records.store(counts.records, Ordering::Relaxed);
+        self.out_of_order_records.store(counts.out_of_order, Ordering::Relaxed);
+        self.out_of_order_ms.store(counts.most_ms, Ordering::Relaxed);
+    }
+
     /// What the operators hold now.
     pub(crate) fn set_tally(&self, tally: Tally) {
         self.tally.set(tally);
@@ -363,6 +376,9 @@ impl TaskMetrics {
             lag_ms: passing_ms.map(|at_ms| wall_clock_ms().saturating_sub(at_ms)),
             late_records: self.late_records.load(Ordering::Relaxed),
             records_ahead: self.records_ahead.load(Ordering::Relaxed),
+            timed_records: self.timed_records.load(Ordering::Relaxed),
+            out_of_order_records: self.out_of_order_records.load(Ordering::Relaxed),
+            out_of_order_ms: self.out_of_order_ms.load(Ordering::Relaxed),
             aligned_ms: match self.has_input_ended.load(Ordering::Relaxed) {
                 true => Some(END_OF_TIME_MS),
                 false => load(&self.aligned_ms),
@@ -520,6 +536,12 @@ pub struct EventTimeSnapshot {
     pub late_records: u64,
     /// Records that did not move event time, as they were further ahead of the others of their split than allowed.
     pub records_ahead: u64,
+    /// Records that got their times here.
+    pub timed_records: u64,
+    /// Of these, records that came later than the delay of the watermarks allows.
+    pub out_of_order_records: u64,
+    /// The most that one of them was behind the latest one of its split, in milliseconds.
+    pub out_of_order_ms: u64,
     /// Of a source that is aligned with others: how far its watermark has come, told or not; the greatest number while it is
     /// idle and when it has ended. None before its first record.
     pub aligned_ms: Option<i64>,

@@ -29,6 +29,11 @@ impl Taken {
         }
     }
 
+    /// Whether nothing has come.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.load(Ordering::Relaxed) == 0
+    }
+
     fn read(&self) -> Flowed {
         let records = self.records.load(Ordering::Relaxed);
         let more_rows = self.more_rows.load(Ordering::Relaxed).cast_signed();

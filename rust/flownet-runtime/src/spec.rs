@@ -60,6 +60,12 @@ impl TaskSpec {
         self.operators.first().is_some_and(|head| matches!(head.kind, OperatorKind::IterationHead { .. }))
     }
 
+    /// Whether it is told of the splits that its records are of, before the first of them.
+    pub fn has_splits(&self) -> bool {
+        self.inputs.iter().any(|input| input.splits)
+            || self.operators.first().is_some_and(|head| head.kind.tells_splits())
+    }
+
     /// Whether some input carries keys, so that key groups are shared among the subtasks.
     pub fn is_keyed(&self) -> bool {
         self.inputs.iter().any(InputSpec::is_keyed)
@@ -210,6 +216,8 @@ pub struct OutputSpec {
     pub timestamps: bool,
     /// Whether it lies within an iteration, on a way from its head to its tail: it brings rounds.
     pub in_iteration: bool,
+    /// Whether it brings split signals: of a one-to-one edge between a source with splits and whoever makes watermarks by split.
+    pub splits: bool,
     /// How records choose their subpartition.
     pub partitioner: Partitioner,
     /// Key selector or custom partitioner, for the chain to run.
@@ -242,6 +250,8 @@ pub struct InputSpec {
     pub timestamps: bool,
     /// As of the output at its other end.
     pub in_iteration: bool,
+    /// As of the output at its other end.
+    pub splits: bool,
     /// How its producers choose who takes a record.
     pub partitioner: Partitioner,
     /// What keeps its producers on other workers from sending too much.
@@ -352,6 +362,7 @@ mod tests {
             side: 0,
             timestamps: false,
             in_iteration: false,
+            splits: false,
             partitioner: Partitioner::Rebalance,
             flow_control: FlowControl::Credit,
             channels,

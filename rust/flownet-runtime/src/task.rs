@@ -398,7 +398,7 @@ impl<C: Chain + ?Sized> Task<C> {
                 }
                 self.chain.on_time(signal, self.cx.clock.now_ms(), &mut self.outputs)
             }
-            Signal::Custom(event) => self.chain.on_custom(&event),
+            Signal::Custom(event) => self.chain.on_custom(&event, &mut self.outputs),
             Signal::Marker(marker) => self.pass_marker(&marker),
             Signal::Round(round) => self.chain.on_round(round, &mut self.outputs),
             Signal::Barrier(barrier) => self.take_checkpoint(barrier),

@@ -5,13 +5,16 @@
 //! - I2: who was said to be idle is said to be back before its next record or watermark.
 
 mod alignment;
+mod out_of_order;
 mod outliers;
+pub(crate) mod split_events;
 mod splits;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::alignment::Alignment;
 pub(crate) use self::alignment::StepMonitor;
+pub use self::out_of_order::{OutOfOrder, OutOfOrderCounts};
 pub use self::splits::{SplitSignal, SplitWatermarks};
 
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};

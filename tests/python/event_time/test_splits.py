@@ -63,11 +63,14 @@ def test_files_that_overlap_in_time_lose_no_record(
     assert {(key, start): count for key, start, count in results} == expected(files)
 
 
+@pytest.mark.filterwarnings("ignore:.*behind key_by:flownet.errors.MistakeWarning")
 def test_one_generator_over_all_files_calls_them_late(tmp_path: Path) -> None:
     """Behind an exchange nobody knows of files: this is what each having its own is for."""
     files = [list(range(0, 60_000, 20)) for _ in range(3)]
     env = fn.Environment()
-    results = counts(timed(env, written(tmp_path, files), Punctual(0)).disable_chaining()).collect()
+    lines = env.read_text(written(tmp_path, files)).map(parsed).key_by(1).map(lambda record: record)
+    strategy: Any = fn.WatermarkStrategy.for_generator(Punctual(0)).with_timestamp_assigner(0)
+    results = counts(lines.assign_timestamps_and_watermarks(strategy)).collect()
     result = env.execute(workers=0)
     assert late(result) > 0
     assert late(result) + sum(count for _, _, count in results) == 9000

@@ -4,7 +4,8 @@
 //! edge, it is the operator's only input, both have one parallelism and the
 //! same places to run, and neither's [`Chaining`] forbids it. Since the only
 //! input decides, a vertex is a tree of operators with one head. An aligned
-//! source and who aligns it are joined whatever is said of these. The beginning of an
+//! source and who aligns it are joined whatever is said of these. Operators on rows join a vertex of
+//! objects only where these find the times of rows (`row_times.rs`). The beginning of an
 //! iteration heads its task, as it has to know when its input ends.
 
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ use super::dataflow::{Chaining, Checked, LogicalEdge, LogicalOperator};
 use super::error::PlanError;
 use super::event_time::EventTime;
 use super::iteration::Iterations;
+use super::row_times::edges_among_objects;
+use super::split_signals::SplitSignals;
 
 /// Vertices in topological order and the exchanges between them.
 pub(super) struct JobGraph<'a> {
@@ -50,17 +53,22 @@ pub(super) struct JobEdge<'a> {
     pub(super) timestamps: bool,
     /// Whether it lies within an iteration.
     pub(super) in_iteration: bool,
+    /// Whether it brings split signals.
+    pub(super) splits: bool,
 }
 
 impl<'a> JobGraph<'a> {
     pub(super) fn new(checked: &Checked<'a>, iterations: &Iterations) -> Result<Self, PlanError> {
-        let fused = fused_edges(checked)?;
+        let (fused, among_objects) = (fused_edges(checked)?, edges_among_objects(checked));
         let mut vertices: Vec<JobVertex<'a>> = Vec::new();
         let mut vertex_of = vec![0; checked.dataflow.operators.len()];
         let mut inner = BTreeSet::new();
         for &position in &checked.order {
             let operator = checked.operator(position);
-            let joins = |edge: &usize| joins(checked, *edge, &vertices[vertex_of[checked.ends[*edge].0]], &fused);
+            let joins = |edge: &usize| {
+                let vertex = &vertices[vertex_of[checked.ends[*edge].0]];
+                joins(checked, *edge, vertex, (&fused, &among_objects))
+            };
             if let Some(edge) = only_input(checked, position).filter(joins) {
                 inner.insert(edge);
                 let vertex = vertex_of[checked.ends[edge].0];
@@ -77,14 +85,15 @@ impl<'a> JobGraph<'a> {
                 });
             }
         }
-        let times = EventTime::new(checked, iterations);
+        let (times, splits) = (EventTime::new(checked, iterations), SplitSignals::new(checked));
         let exchanges = (0_u32..).zip(&checked.dataflow.edges).zip(&checked.ends);
         let edges = exchanges
             .filter(|((id, _), _)| !inner.contains(&(*id as usize)))
             .map(|((id, logical), &(from, to))| {
                 let timestamps = times.are_carried(from, to);
                 let in_iteration = iterations.has_edge(id as usize);
-                JobEdge { id, from: vertex_of[from], to: vertex_of[to], logical, timestamps, in_iteration }
+                let splits = splits.are_carried(id as usize);
+                JobEdge { id, from: vertex_of[from], to: vertex_of[to], logical, timestamps, in_iteration, splits }
             })
             .collect();
         Ok(Self { vertices, edges })
@@ -92,6 +101,11 @@ impl<'a> JobGraph<'a> {
 }
 
 impl JobVertex<'_> {
+    /// Whether its task is one of objects; else it is one of rows.
+    fn is_of_objects(&self) -> bool {
+        self.operators.first().is_some_and(|head| head.operator.kind.takes_objects())
+    }
+
     /// `a -> b`, and `a -> (b, c -> d)` where a stream is used twice.
     pub(super) fn name(&self) -> String {
         self.operators.first().map(|head| self.name_from(head)).unwrap_or_default()
@@ -121,7 +135,12 @@ fn only_input(checked: &Checked<'_>, position: usize) -> Option<usize> {
 }
 
 /// Whether who is at the lower end of an edge joins `vertex`, which the upper end is of.
-fn joins(checked: &Checked<'_>, edge: usize, vertex: &JobVertex<'_>, fused: &BTreeSet<usize>) -> bool {
+fn joins(
+    checked: &Checked<'_>,
+    edge: usize,
+    vertex: &JobVertex<'_>,
+    (fused, among_objects): (&BTreeSet<usize>, &BTreeSet<usize>),
+) -> bool {
     let (from, to) = checked.ends[edge];
     let (upstream, operator) = (checked.operator(from), checked.operator(to));
     let may_join = vertex.on_driver == operator.on_driver
@@ -132,7 +151,8 @@ fn joins(checked: &Checked<'_>, edge: usize, vertex: &JobVertex<'_>, fused: &BTr
         && upstream.parallelism == operator.parallelism
         && (may_join || fused.contains(&edge))
         && !matches!(operator.kind, OperatorKind::IterationHead { .. })
-        && upstream.kind.takes_objects() == operator.kind.takes_objects()
         // Where objects become rows, or rows objects, the exchange is where they do.
-        && upstream.kind.gives_objects() == upstream.kind.takes_objects()
+        && (among_objects.contains(&edge)
+            || (vertex.is_of_objects() == operator.kind.takes_objects()
+                && upstream.kind.gives_objects() == operator.kind.takes_objects()))
 }

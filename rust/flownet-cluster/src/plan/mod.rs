@@ -15,6 +15,8 @@ mod execution;
 mod iteration;
 mod job_graph;
 mod regions;
+mod row_times;
+mod split_signals;
 mod state_place;
 mod wiring;
 

@@ -122,7 +122,7 @@ impl Builder<'_> {
         let exits = (self.task.outputs.iter().enumerate())
             .map(|(output, spec)| {
                 let leaving = Leaving::new(self.exit(py, output, spec)?, output, spec.timestamps);
-                Ok(leaving.in_iteration(spec.in_iteration))
+                Ok(leaving.in_iteration(spec.in_iteration).telling_splits(spec.splits))
             })
             .collect::<Result<_, TaskError>>()?;
         let head = self.task.operators.first().map(|head| head.id);
@@ -178,7 +178,8 @@ impl Builder<'_> {
         let exits = self.task.outputs.iter().enumerate().filter(|(_, output)| output.from_operator == operator.id);
         targets.extend(exits.map(|(exit, output)| (output.tag.as_deref(), Target::Exit(exit))));
         let isolates = |to| match to {
-            _ if self.task.object_reuse => false,
+            // Rows are never changed in place.
+            _ if self.task.object_reuse || !operator.kind.gives_objects() => false,
             Target::Stage(_) => true,
             // Out go bytes; but the functions of edges may change a record that others get, too.
             Target::Exit(exit) => {
@@ -265,8 +266,9 @@ impl StageBuilder<'_, '_> {
                 Kind::Source(Box::new(Script::new(self.function()?, self.meter(), info)))
             }
             OperatorKind::ReadText { splits, errors, .. } => {
-                let mut behind = self.builder.task.operators.iter();
-                let is_timed = behind.any(|operator| matches!(operator.kind, OperatorKind::AssignTimestamps { .. }));
+                let TaskSpec { operators, outputs, .. } = self.builder.task;
+                let is_timed = operators.iter().any(|operator| operator.kind.assigns_timestamps())
+                    || outputs.iter().any(|output| output.splits);
                 Kind::Source(Box::new(ReadText::new(splits.clone(), is_timed, lines(*errors))))
             }
             OperatorKind::SocketText { host, port, errors } => {
@@ -287,6 +289,7 @@ impl StageBuilder<'_, '_> {
             }
             OperatorKind::AssignTimestamps { watermarks, idle_after_ms, alignment, max_ahead_ms } => {
                 let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
+                let watermarks = watermarks.awaiting_parts(self.builder.task.has_splits());
                 self.timestamps(if alignment.is_some() { watermarks.aligned() } else { watermarks })?
             }
             OperatorKind::Fold(fold) => self.folding(fold, None)?,
@@ -336,6 +339,9 @@ impl StageBuilder<'_, '_> {
                 Kind::Operator(Box::new(ToObjects::new(*as_dicts, info)))
             }
             OperatorKind::Rows(kind) => {
+                if let Some(operator) = flownet_rows::batch_by_batch(self.builder.task, kind, &info.to_rows())? {
+                    return Ok(Kind::Operator(operator));
+                }
                 // Only the harness of tests asks for it here.
                 let message = format!(
                     "'{}' is of a stream of rows, which flownet.testing does not drive: run the job with \

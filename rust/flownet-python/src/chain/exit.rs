@@ -126,9 +126,7 @@ impl Exit {
 
     /// The same for batches of rows.
     pub(super) fn of_rows(self) -> Self {
-        let OperatorInfo { operator, subtask, parallelism } = self.info.clone();
-        let info = flownet_rows::OperatorInfo { operator, subtask, parallelism };
-        Self { rows: Some(RowsExit::new(self.output, info)), ..self }
+        Self { rows: Some(RowsExit::new(self.output, self.info.to_rows())), ..self }
     }
 
     /// Tells everybody behind this edge of the classes that they have to know before the record.

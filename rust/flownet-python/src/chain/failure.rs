@@ -43,6 +43,12 @@ impl OperatorInfo {
         Self { operator, subtask, parallelism }
     }
 
+    /// The same, to an operator on rows.
+    pub(crate) fn to_rows(&self) -> flownet_rows::OperatorInfo {
+        let Self { operator, subtask, parallelism } = self.clone();
+        flownet_rows::OperatorInfo { operator, subtask, parallelism }
+    }
+
     /// Which subtask this is.
     pub(crate) fn subtask(&self) -> u32 {
         self.subtask

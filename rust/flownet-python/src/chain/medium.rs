@@ -1,7 +1,7 @@
 //! Python objects as what records are to the operators of a chain.
 
 use flownet_core::CustomEvent;
-use flownet_rows::Arriving;
+use flownet_rows::{Arriving, CarriesRows, RowBatch};
 use flownet_runtime::operator::{self, Medium};
 use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, TaskError};
@@ -170,6 +170,19 @@ impl Medium for PythonMedium {
 
     fn name(info: &OperatorInfo) -> &str {
         &info.operator
+    }
+}
+
+/// Behind `to_rows`, in its task.
+impl CarriesRows for PythonMedium {
+    fn into_batch(record: Bound<'_, PyAny>) -> Result<RowBatch, TaskError> {
+        let batch = record.cast::<PyRowBatch>().map_err(|error| TaskError::Config(error.to_string()))?;
+        Ok(batch.get().0.clone())
+    }
+
+    fn from_batch<'py>(py: Self::Token<'py>, batch: RowBatch) -> Result<Self::Record<'py>, TaskError> {
+        let batch = Bound::new(py, PyRowBatch(batch)).map_err(|error| TaskError::Config(error.to_string()))?;
+        Ok(batch.into_any())
     }
 }
 

@@ -6,6 +6,7 @@ use flownet_rows::RowBatch;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::work::Work;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
@@ -110,6 +111,11 @@ impl Operator<PythonMedium> for ToRows {
 
     /// What came before it leaves before it.
     fn on_watermark(&mut self, _: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.leave(flow)
+    }
+
+    /// A batch is of one split: whoever makes watermarks by split takes its rows together.
+    fn on_split(&mut self, _: SplitSignal, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         self.leave(flow)
     }
 

@@ -18,6 +18,7 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{Restored, Snapshot, put_block, put_signed};
 use flownet_runtime::spec::WindowSpec;
+use flownet_runtime::time::END_OF_TIME_MS;
 
 use super::columns::{AggregateColumn, Aggregations};
 use super::function::{AggregationError, Times};
@@ -212,6 +213,10 @@ impl Operator<RowsMedium> for Partial {
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if timestamp_ms == END_OF_TIME_MS {
+            // No event time to go on from: rows of a job that does are not late because of it.
+            return self.leave(true, flow);
+        }
         self.watermark_ms = self.watermark_ms.max(timestamp_ms);
         self.leave(false, flow)
     }

@@ -364,9 +364,9 @@ impl TaskInput {
     }
 
     /// The end of time has come only if all channels came to it, and none was stopped before.
-    fn signal(&mut self, signals: impl IntoIterator<Item = TimeSignal>) {
+    fn signal(&mut self, signal: Option<TimeSignal>) {
         let is_meant = |signal: &TimeSignal| self.drain || *signal != TimeSignal::Watermark(END_OF_TIME_MS);
-        self.signals.extend(signals.into_iter().filter(is_meant).map(Signal::Time));
+        self.signals.extend(signal.filter(is_meant).map(Signal::Time));
     }
 
     fn handle_event(&mut self, index: ChannelIndex, event: &Event) -> Result<(), TaskError> {
@@ -379,8 +379,8 @@ impl TaskInput {
                 self.signal(signal);
             }
             Event::WatermarkStatus { idle } => {
-                let signals = self.valve.on_idle(index, *idle);
-                self.signal(signals.into_iter().flatten());
+                let signal = self.valve.on_idle(index, *idle);
+                self.signal(signal);
             }
             Event::EndOfData { drain } => {
                 channel.ended = Some(*drain);
@@ -396,8 +396,8 @@ impl TaskInput {
             Event::EndOfPartition => {
                 // One that was stopped has more to bring, in the run that goes on: event time waits for it where it is.
                 if channel.ended == Some(true) {
-                    let signals = self.valve.on_end(index);
-                    self.signal(signals.into_iter().flatten());
+                    let signal = self.valve.on_end(index);
+                    self.signal(signal);
                 }
                 if let Some(rounds) = &mut self.rounds {
                     let passing = rounds.on_end(index).map_err(ExchangeFailure::other)?;

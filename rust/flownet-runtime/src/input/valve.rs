@@ -4,12 +4,16 @@
 //! - I1: what goes out never regresses.
 //! - I2: a channel counts from the moment its watermark has caught up with what went out; idle and ended channels do
 //!   not count.
+//! - I3: the end of time goes out once all channels have said it. The end of one channel is no watermark: it never moves
+//!   the time of the others.
+//! - I4: if all channels that have not ended are idle, time stays where it is. A jump to the greatest watermark would let
+//!   the clock decide which channel's next record is late.
 
 use std::collections::BTreeSet;
 
 use flownet_core::ChannelIndex;
 
-use crate::time::TimeSignal;
+use crate::time::{END_OF_TIME_MS, TimeSignal};
 
 /// Combines the watermarks and idle states of the channels of one gate.
 #[derive(Debug)]
@@ -18,7 +22,10 @@ pub(crate) struct WatermarkValve {
     /// Watermarks of the channels that count, smallest first.
     aligned: BTreeSet<(i64, usize)>,
     active: usize,
-    ended: usize,
+    /// Channels that have said the end of time, or have ended.
+    at_end: usize,
+    /// Whether one of them has said it.
+    has_end: bool,
     is_idle: bool,
     last_ms: i64,
 }
@@ -43,7 +50,8 @@ impl WatermarkValve {
             channels: vec![fresh; channels],
             aligned: (0..channels).map(|channel| (i64::MIN, channel)).collect(),
             active: channels,
-            ended: 0,
+            at_end: 0,
+            has_end: false,
             is_idle: false,
             last_ms: i64::MIN,
         }
@@ -56,14 +64,18 @@ impl WatermarkValve {
         if time.state != ChannelState::Active || timestamp_ms <= time.watermark_ms {
             return None;
         }
+        if timestamp_ms == END_OF_TIME_MS {
+            self.has_end = true;
+            return self.leave(index, ChannelState::Ended);
+        }
         self.aligned.remove(&(time.watermark_ms, index));
         time.watermark_ms = timestamp_ms;
         self.align(index);
         self.advance_to_minimum()
     }
 
-    /// A channel went idle or became active again. Up to two signals, in order.
-    pub(crate) fn on_idle(&mut self, channel: ChannelIndex, idle: bool) -> [Option<TimeSignal>; 2] {
+    /// A channel went idle or became active again.
+    pub(crate) fn on_idle(&mut self, channel: ChannelIndex, idle: bool) -> Option<TimeSignal> {
         let index = channel.index();
         match (self.channels[index].state, idle) {
             (ChannelState::Active, true) => self.leave(index, ChannelState::Idle),
@@ -71,41 +83,49 @@ impl WatermarkValve {
                 self.channels[index].state = ChannelState::Active;
                 self.active += 1;
                 self.align(index);
-                [std::mem::take(&mut self.is_idle).then_some(TimeSignal::Idle(false)), None]
+                std::mem::take(&mut self.is_idle).then_some(TimeSignal::Idle(false))
             }
-            _ => [None, None],
+            _ => None,
         }
     }
 
     /// A channel ended: it holds nobody back any more.
-    pub(crate) fn on_end(&mut self, channel: ChannelIndex) -> [Option<TimeSignal>; 2] {
+    pub(crate) fn on_end(&mut self, channel: ChannelIndex) -> Option<TimeSignal> {
         let index = channel.index();
-        self.ended += 1;
         match self.channels[index].state {
             ChannelState::Active => self.leave(index, ChannelState::Ended),
-            ChannelState::Idle | ChannelState::Ended => {
+            ChannelState::Idle => {
                 self.channels[index].state = ChannelState::Ended;
-                [None, None]
+                self.at_end += 1;
+                self.end_of_time()
             }
+            ChannelState::Ended => None,
         }
     }
 
-    fn leave(&mut self, index: usize, state: ChannelState) -> [Option<TimeSignal>; 2] {
+    fn leave(&mut self, index: usize, state: ChannelState) -> Option<TimeSignal> {
         let time = &mut self.channels[index];
         time.state = state;
-        let was_minimum = time.watermark_ms == self.last_ms;
         self.aligned.remove(&(time.watermark_ms, index));
         self.active -= 1;
+        self.at_end += usize::from(state == ChannelState::Ended);
         if self.active > 0 {
-            return [self.advance_to_minimum(), None];
+            return self.advance_to_minimum();
         }
-        if self.ended == self.channels.len() {
-            // The end of input speaks for itself.
-            return [None, None];
+        if self.at_end == self.channels.len() {
+            return self.end_of_time();
         }
         self.is_idle = true;
-        let flushed = if was_minimum { self.advance_to(self.maximum()) } else { None };
-        [flushed, Some(TimeSignal::Idle(true))]
+        Some(TimeSignal::Idle(true))
+    }
+
+    /// Says the end of time if all channels are at their end. If none has said it, the end of the input speaks for itself.
+    fn end_of_time(&mut self) -> Option<TimeSignal> {
+        if self.at_end < self.channels.len() {
+            return None;
+        }
+        self.is_idle = false;
+        if self.has_end { self.advance_to(END_OF_TIME_MS) } else { None }
     }
 
     /// Counts an active channel, if it has caught up.
@@ -127,10 +147,6 @@ impl WatermarkValve {
         }
         self.last_ms = timestamp_ms;
         Some(TimeSignal::Watermark(timestamp_ms))
-    }
-
-    fn maximum(&self) -> i64 {
-        self.channels.iter().map(|time| time.watermark_ms).max().unwrap_or(i64::MIN)
     }
 }
 
@@ -169,29 +185,20 @@ mod tests {
     fn an_idle_channel_holds_nobody_back() {
         let mut valve = two();
         valve.on_watermark(A, 10);
-        assert_eq!(valve.on_idle(B, true), [Some(Watermark(10)), None]);
+        assert_eq!(valve.on_idle(B, true), Some(Watermark(10)));
         assert_eq!(valve.on_watermark(A, 12), Some(Watermark(12)));
         assert_eq!(valve.on_watermark(B, 50), None, "idle channels have no say");
     }
 
     #[test]
-    fn when_all_go_idle_the_latest_time_is_flushed_first() {
+    fn when_all_go_idle_time_stays_where_it_is() {
         let mut valve = two();
         valve.on_watermark(A, 10);
         valve.on_watermark(B, 5);
-        assert_eq!(valve.on_idle(A, true), [None, None]);
-        assert_eq!(valve.on_idle(B, true), [Some(Watermark(10)), Some(Idle(true))]);
-        assert_eq!(valve.on_idle(A, false), [Some(Idle(false)), None]);
-    }
-
-    #[test]
-    fn nothing_is_flushed_when_the_last_to_go_idle_was_ahead() {
-        let mut valve = two();
-        valve.on_watermark(A, 10);
-        valve.on_watermark(B, 5);
-        assert_eq!(valve.on_idle(B, true), [Some(Watermark(10)), None]);
-        valve.on_watermark(A, 20);
-        assert_eq!(valve.on_idle(A, true), [None, Some(Idle(true))]);
+        assert_eq!(valve.on_idle(A, true), None);
+        assert_eq!(valve.on_idle(B, true), Some(Idle(true)), "and not where A was");
+        assert_eq!(valve.on_idle(A, false), Some(Idle(false)));
+        assert_eq!(valve.on_watermark(A, 11), Some(Watermark(11)));
     }
 
     #[test]
@@ -200,51 +207,81 @@ mod tests {
         valve.on_watermark(B, 1);
         valve.on_watermark(A, 10);
         valve.on_idle(B, true);
-        assert_eq!(valve.on_idle(B, false), [None, None]);
+        assert_eq!(valve.on_idle(B, false), None);
         assert_eq!(valve.on_watermark(A, 11), Some(Watermark(11)), "a late channel does not hold time back");
         assert_eq!(valve.on_watermark(B, 12), None);
         assert_eq!(valve.on_watermark(A, 15), Some(Watermark(12)), "one that caught up does");
     }
 
     #[test]
-    fn an_ended_channel_holds_nobody_back_and_the_last_end_says_nothing() {
+    fn an_ended_channel_holds_nobody_back_and_ends_that_say_no_end_of_time_say_nothing() {
         let mut valve = two();
         valve.on_watermark(A, 10);
-        assert_eq!(valve.on_end(B), [Some(Watermark(10)), None]);
-        assert_eq!(valve.on_end(A), [None, None]);
+        assert_eq!(valve.on_end(B), Some(Watermark(10)));
+        assert_eq!(valve.on_end(A), None);
     }
 
     #[test]
     fn idle_channels_remain_idle_when_the_last_active_one_ends() {
         let mut valve = two();
         valve.on_idle(A, true);
-        assert_eq!(valve.on_end(B)[1], Some(Idle(true)));
-        assert_eq!(valve.on_end(A), [None, None]);
+        assert_eq!(valve.on_end(B), Some(Idle(true)));
+        assert_eq!(valve.on_end(A), None);
+    }
+
+    #[test]
+    fn the_end_of_one_channel_does_not_end_time_while_the_others_are_idle() {
+        let mut valve = two();
+        valve.on_watermark(A, 10);
+        valve.on_watermark(B, 5);
+        assert_eq!(valve.on_watermark(A, END_OF_TIME_MS), None, "it has left the minimum");
+        assert_eq!(valve.on_idle(B, true), Some(Idle(true)), "and not the end of time");
+        assert_eq!(valve.on_end(A), None);
+        assert_eq!(valve.on_idle(B, false), Some(Idle(false)));
+        assert_eq!(valve.on_watermark(B, 7), Some(Watermark(7)));
+        assert_eq!(valve.on_watermark(B, END_OF_TIME_MS), Some(Watermark(END_OF_TIME_MS)));
+    }
+
+    #[test]
+    fn time_ends_if_the_last_channel_ends_while_it_is_idle() {
+        let mut valve = two();
+        valve.on_idle(B, true);
+        assert_eq!(valve.on_watermark(A, END_OF_TIME_MS), Some(Idle(true)));
+        assert_eq!(valve.on_end(B), Some(Watermark(END_OF_TIME_MS)));
     }
 
     proptest! {
         #[test]
-        fn time_never_regresses_and_never_passes_an_active_channel_that_counts(
-            steps in proptest::collection::vec((0usize..3, 0u8..3, 0i64..50), 0..200)
+        fn time_never_regresses_and_ends_only_behind_all_channels(
+            steps in proptest::collection::vec((0usize..3, 0u8..5, 0i64..50), 0..200)
         ) {
             let mut valve = WatermarkValve::new(3);
-            let mut last = i64::MIN;
+            let (mut last, mut at_end) = (i64::MIN, [false; 3]);
             for (index, step, at) in steps {
                 let channel = ChannelIndex::new(index as u32);
-                let signals = match step {
-                    0 => valve.on_idle(channel, at % 2 == 0),
-                    _ => [valve.on_watermark(channel, at), None],
-                };
-                for signal in signals.into_iter().flatten() {
-                    if let Watermark(now) = signal {
-                        prop_assert!(now > last);
-                        last = now;
+                let is_idle = valve.channels[index].state == ChannelState::Idle;
+                let signal = match step {
+                    0 if !at_end[index] => valve.on_idle(channel, at % 2 == 0),
+                    1 if at == 0 => {
+                        at_end[index] = true;
+                        valve.on_end(channel)
                     }
+                    2 if at == 0 && !is_idle => {
+                        at_end[index] = true;
+                        valve.on_watermark(channel, END_OF_TIME_MS)
+                    }
+                    3.. if !at_end[index] => valve.on_watermark(channel, at),
+                    _ => None,
+                };
+                if let Some(Watermark(now)) = signal {
+                    prop_assert!(now > last);
+                    prop_assert!(now < END_OF_TIME_MS || at_end == [true; 3]);
+                    last = now;
                 }
                 prop_assert!(valve.aligned.iter().all(|(watermark, _)| *watermark >= valve.last_ms));
                 let active = valve.channels.iter().filter(|time| time.state == ChannelState::Active).count();
                 prop_assert_eq!(active, valve.active);
-                prop_assert_eq!(valve.is_idle, active == 0);
+                prop_assert_eq!(valve.is_idle, active == 0 && valve.at_end < 3);
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::snapshot::{IsOver, RestoredPart, Written};
 use crate::source::RateLimit;
 use crate::tally::Tally;
 use crate::time::{NO_TIMESTAMP, TimeSignal};
+use crate::watermark::split_events::{self, SPLITS_EVENT};
 use crate::work::Work;
 
 /// The operators of one task.
@@ -117,7 +118,8 @@ impl<M: Medium> OperatorChain<M> {
     }
 
     fn end_batch(&mut self, token: M::Token<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        self.each_operator(token, (out, NO_CLOCK_MS), |operator, flow| operator.end_batch(flow))
+        self.each_operator(token, (out, NO_CLOCK_MS), |operator, flow| operator.end_batch(flow))?;
+        self.exits.iter_mut().try_for_each(|exit| exit.end_batch(token, out))
     }
 
     /// Takes records without the medium for as long as the head can; a record that it cannot take comes back.
@@ -332,8 +334,18 @@ impl<M: Medium> Chain for OperatorChain<M> {
         })
     }
 
-    fn on_custom(&mut self, event: &CustomEvent) -> Result<(), TaskError> {
-        self.medium.on_custom(event, &self.stages[0].info)
+    fn on_custom(&mut self, event: &CustomEvent, out: &mut Outputs) -> Result<(), TaskError> {
+        if event.kind() != SPLITS_EVENT {
+            return self.medium.on_custom(event, &self.stages[0].info);
+        }
+        let signals = split_events::decode(event)?;
+        M::attached(out, |token, out| {
+            for signal in signals {
+                let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
+                head.on_split(signal, Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, NO_CLOCK_MS)))?;
+            }
+            self.end_batch(token, out)
+        })
     }
 
     fn on_round(&mut self, round: Round, out: &mut Outputs) -> Result<(), TaskError> {

@@ -7,17 +7,22 @@
 //! # Invariants
 //! - I1: the event time of a key never goes back, whichever subtask owns its key group.
 //! - I2: no key is behind the watermark of its subtask.
+//! - I3: the end of time is a signal, not an event time: [`kept_ms`](EventTime::kept_ms) is the last watermark before it, so
+//!   a job that goes on with more input has not passed all of it.
 
 use flownet_core::keygroup::key_group;
 
 use crate::error::TaskError;
 use crate::snapshot::{EVENT_TIME, Restored, Snapshot, put_signed};
 use crate::state::KeyGroupRange;
+use crate::time::END_OF_TIME_MS;
 
 /// The event time of each key of a subtask.
 #[derive(Clone, Debug)]
 pub struct EventTime {
     watermark_ms: i64,
+    /// The last watermark that is not the end of time.
+    kept_ms: i64,
     ahead: Option<Box<Ahead>>,
 }
 
@@ -33,13 +38,18 @@ struct Ahead {
 impl EventTime {
     /// Nothing is known of it yet.
     pub fn new() -> Self {
-        Self { watermark_ms: i64::MIN, ahead: None }
+        Self { watermark_ms: i64::MIN, kept_ms: i64::MIN, ahead: None }
     }
 
     /// How far all keys have come.
     #[inline]
     pub fn watermark_ms(&self) -> i64 {
         self.watermark_ms
+    }
+
+    /// How far all keys have come, as state keeps it.
+    pub fn kept_ms(&self) -> i64 {
+        self.kept_ms
     }
 
     /// How far the keys of this hash have come.
@@ -64,7 +74,10 @@ impl EventTime {
     /// earlier times than those of before had.
     pub fn advance(&mut self, timestamp_ms: i64) -> i64 {
         self.watermark_ms = self.watermark_ms.max(timestamp_ms);
-        self.ahead.take_if(|ahead| ahead.furthest_ms <= self.watermark_ms);
+        if timestamp_ms != END_OF_TIME_MS {
+            self.kept_ms = self.watermark_ms;
+            self.ahead.take_if(|ahead| ahead.furthest_ms <= self.watermark_ms);
+        }
         self.watermark_ms
     }
 
@@ -74,7 +87,7 @@ impl EventTime {
         let Some(ahead) = &self.ahead else { return Ok(()) };
         to.add_groups(EVENT_TIME, ahead.range, |groups| {
             for (group, of_group) in (ahead.range.first().get()..).zip(&ahead.of_group) {
-                if *of_group > self.watermark_ms {
+                if *of_group > self.kept_ms {
                     put_signed(groups.at(group), *of_group);
                 }
             }
@@ -106,7 +119,7 @@ impl EventTime {
         }
         let (least_ms, furthest_ms) = (of_group.iter().min(), of_group.iter().max());
         if let (Some(&least_ms), Some(&furthest_ms)) = (least_ms, furthest_ms) {
-            self.watermark_ms = least_ms;
+            (self.watermark_ms, self.kept_ms) = (least_ms, least_ms);
             self.ahead = (least_ms < furthest_ms).then(|| Box::new(Ahead { range, of_group, furthest_ms }));
         }
         Ok(())
@@ -145,7 +158,7 @@ mod tests {
     fn kept(time: &EventTime, subtask: u32, parallelism: u32) -> Vec<StatePart> {
         let mut to = Snapshot::new("op", subtask, 1);
         let header = |groups: &mut crate::snapshot::Groups| {
-            put_signed(&mut groups.header, time.watermark_ms());
+            put_signed(&mut groups.header, time.kept_ms());
             Ok(())
         };
         to.add_groups("state", range(subtask, parallelism), header).unwrap();

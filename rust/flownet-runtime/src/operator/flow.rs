@@ -149,11 +149,14 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         })
     }
 
-    /// Tells everything behind the stage, in the task, of the parts of the source's input.
+    /// Tells everything behind the stage of the parts of the source's input.
     pub fn tell_split(&mut self, signal: SplitSignal) -> Result<(), TaskError> {
         let links = self.links;
         links.all().try_for_each(|link| match link.to {
-            Target::Exit(_) => Ok(()),
+            Target::Exit(exit) => {
+                self.exits[exit].tell_split(signal);
+                Ok(())
+            }
             Target::Stage(index) => {
                 let (stage, flow) = self.behind(index);
                 stage.on_split(signal, flow)

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use flownet_core::Round;
 
 use crate::time::TimeSignal;
+use crate::watermark::SplitSignal;
 
 /// Names a record that is worked on. Later ones are greater.
 pub type Ticket = u64;
@@ -48,6 +49,7 @@ struct Segment<R, A> {
 /// Signals without a record between them: of several of a kind of event time only the last one says anything.
 #[derive(Debug, Default)]
 struct Signals {
+    splits: VecDeque<SplitSignal>,
     rounds: VecDeque<Round>,
     watermark_ms: Option<i64>,
     is_idle: Option<bool>,
@@ -62,6 +64,8 @@ pub enum Ready<R, A> {
     Time(TimeSignal),
     /// A round of an iteration.
     Round(Round),
+    /// What the source says of its parts.
+    Split(SplitSignal),
 }
 
 /// What has not left, for who keeps it.
@@ -156,6 +160,17 @@ impl<R, A> InFlight<R, A> {
         true
     }
 
+    /// The same for what the source says of its parts: records that leave behind it are of the part that it names.
+    pub fn hold_split(&mut self, signal: SplitSignal) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        if let Some(last) = self.segments.back_mut() {
+            last.signals.splits.push_back(signal);
+        }
+        true
+    }
+
     /// Takes what may be emitted next.
     #[expect(clippy::should_implement_trait, reason = "what is not ready now may be later")]
     pub fn next(&mut self) -> Option<Ready<R, A>> {
@@ -168,6 +183,9 @@ impl<R, A> InFlight<R, A> {
             }
             if front.running > 0 {
                 return None;
+            }
+            if let Some(signal) = front.signals.splits.pop_front() {
+                return Some(Ready::Split(signal));
             }
             if let Some(signal) = front.signals.take() {
                 return Some(Ready::Time(signal));
@@ -234,7 +252,7 @@ impl<R, A> Segment<R, A> {
 
 impl Signals {
     fn is_empty(&self) -> bool {
-        self.watermark_ms.is_none() && self.is_idle.is_none() && self.rounds.is_empty()
+        self.watermark_ms.is_none() && self.is_idle.is_none() && self.rounds.is_empty() && self.splits.is_empty()
     }
 
     fn add(&mut self, signal: TimeSignal) {
@@ -317,6 +335,22 @@ mod tests {
         assert_eq!(drain(&mut flight), []);
         flight.complete(before, ());
         let left = [record(1), watermark(5), Ready::Round(round(1)), Ready::Round(round(2)), record(2)];
+        assert_eq!(drain(&mut flight), left);
+    }
+
+    #[test]
+    fn split_signals_wait_for_the_records_before_them() {
+        let mut flight = InFlight::new(4, false);
+        assert!(!flight.hold_split(SplitSignal::Of(0)), "nothing is before it");
+        let of_first = [1, 2].map(|number| flight.admit(number));
+        assert!(flight.hold_split(SplitSignal::Silent(0)) && flight.hold_split(SplitSignal::Of(1)));
+        let of_second = flight.admit(3);
+        flight.complete(of_second, ());
+        flight.complete(of_first[1], ());
+        assert_eq!(drain(&mut flight), [record(2)]);
+        flight.complete(of_first[0], ());
+        let split = |signal| Ready::Split(signal);
+        let left = [record(1), split(SplitSignal::Silent(0)), split(SplitSignal::Of(1)), record(3)];
         assert_eq!(drain(&mut flight), left);
     }
 
@@ -443,7 +477,7 @@ mod tests {
                         prop_assert_eq!(before.count(), wanted, "I2: a watermark overtook a record");
                         passed = timestamp_ms;
                     }
-                    Ready::Time(TimeSignal::Idle(_)) | Ready::Round(_) => {}
+                    Ready::Time(TimeSignal::Idle(_)) | Ready::Round(_) | Ready::Split(_) => {}
                 }
             }
             prop_assert_eq!(left.len(), came_behind.len());

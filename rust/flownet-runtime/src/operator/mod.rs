@@ -360,10 +360,18 @@ pub trait Operator<M: Medium>: Send {
         true
     }
 
-    /// The source of the task says something of the parts of its input. It goes through all that event time goes through.
+    /// The source says something of the parts of its input. It is passed on behind this, unless it is
+    /// [held](Self::hold_split).
     fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let _ = (signal, flow);
         Ok(())
+    }
+
+    /// Keeps what the source says of its parts until the records before it have left, and passes it on then; false: it may
+    /// pass now. Asked behind `on_split`.
+    fn hold_split(&mut self, signal: SplitSignal) -> bool {
+        let _ = signal;
+        false
     }
 
     /// The part of its input that the source had better read next.

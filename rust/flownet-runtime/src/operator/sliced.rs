@@ -400,7 +400,13 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
     }
 
     fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let clock_ms = match self.clock {
+            Clock::Event => self.time.kept_ms(),
+            Clock::Processing => self.windows.clock_ms(),
+        };
         self.fire_due(END_OF_TIME_MS, flow)?;
+        // State keeps the clock, not the end: a job that goes on from it may have more input.
+        self.windows.set_time(clock_ms, clock_ms);
         self.fold.hand_on(flow)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flownet_core::Round;
+use flownet_core::{CustomEvent, Round};
 
 use super::key_kinds::KeyKinds;
 use super::{Brake, Exit, Flow, Medium, Operator, Source, record};
@@ -13,6 +13,7 @@ use crate::outputs::Outputs;
 use crate::snapshot::{FINISHED, IsOver, MEDIUM, Restored, RestoredPart, Snapshot, Written};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 use crate::watermark::SplitSignal;
+use crate::watermark::split_events::PendingSplits;
 use crate::work::Work;
 
 /// One operator in its place.
@@ -28,6 +29,8 @@ pub struct Stage<M: Medium> {
     uid: String,
     /// Its input has ended, and it was told so.
     has_finished: bool,
+    /// So it was before the job was restored.
+    had_finished: bool,
     /// Of the keys that came, of the head of a task.
     pub(super) key_kinds: KeyKinds,
     /// What came.
@@ -132,6 +135,7 @@ impl<M: Medium> Stage<M> {
             is_open: false,
             uid: String::new(),
             has_finished: false,
+            had_finished: false,
             key_kinds: KeyKinds::default(),
             taken: Arc::default(),
         }
@@ -155,7 +159,7 @@ impl<M: Medium> Stage<M> {
             Kind::Source(source) => source.snapshot(token, &mut to)?,
             Kind::Operator(operator) => operator.snapshot(token, &mut to)?,
         }
-        if self.has_finished {
+        if self.is_finished() {
             to.add_items(FINISHED, [cx.parallelism.to_le_bytes()]);
         }
         if !to.is_empty() && !self.is_writing() {
@@ -205,12 +209,17 @@ impl<M: Medium> Stage<M> {
         for (subtask, mut parallelism) in from.items(FINISHED)? {
             let before = parallelism.rest().try_into().map_or(0, u32::from_le_bytes);
             finished += 1;
-            self.has_finished |= finished == before || (before == cx.parallelism && subtask == cx.subtask);
+            self.had_finished |= finished == before || (before == cx.parallelism && subtask == cx.subtask);
         }
         match &mut self.kind {
             Kind::Source(source) => source.restore(token, &from),
             Kind::Operator(operator) => operator.restore(token, &from),
         }
+    }
+
+    /// Whether it was told of the end of its input. An end before the job was restored is none if records have come since.
+    fn is_finished(&self) -> bool {
+        self.has_finished || (self.had_finished && self.taken.is_empty())
     }
 
     pub(super) fn complete(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
@@ -359,11 +368,13 @@ impl<M: Medium> Stage<M> {
     pub(super) fn on_time(&mut self, signal: TimeSignal, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
         let mut flow = flow.along(&self.links);
         let mut passes = true;
+        let is_finished = self.is_finished();
         let before = flow.begin(self.work);
         if let Kind::Operator(operator) = &mut self.kind {
             if let TimeSignal::Watermark(timestamp_ms) = signal {
                 operator.on_watermark(timestamp_ms, &mut flow)?;
-                if timestamp_ms == END_OF_TIME_MS && !std::mem::replace(&mut self.has_finished, true) {
+                if timestamp_ms == END_OF_TIME_MS && !is_finished {
+                    self.has_finished = true;
                     operator.finish(&mut flow)?;
                 }
             }
@@ -383,12 +394,12 @@ impl<M: Medium> Stage<M> {
         if operator.hold_round(round, &mut flow)? { Ok(()) } else { flow.emit_round(round) }
     }
 
-    /// Lets what the source says of its parts pass, as far as event time passes.
+    /// Lets what the source says of its parts pass, in its place among the records.
     pub(super) fn on_split(&mut self, signal: SplitSignal, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
         let mut flow = flow.along(&self.links);
         let Kind::Operator(operator) = &mut self.kind else { return Ok(()) };
         operator.on_split(signal, &mut flow)?;
-        if operator.passes_time() { flow.tell_split(signal) } else { Ok(()) }
+        if operator.hold_split(signal) { Ok(()) } else { flow.tell_split(signal) }
     }
 
     pub(super) fn wanted_split(&self) -> Option<u32> {
@@ -408,6 +419,8 @@ pub struct Leaving<M: Medium> {
     stamps: bool,
     /// Whether it lies within an iteration.
     in_iteration: bool,
+    /// Of one that leads to whoever makes watermarks by split.
+    splits: Option<Box<PendingSplits>>,
     watermark_ms: Option<i64>,
     is_idle: bool,
     /// What left.
@@ -418,13 +431,19 @@ impl<M: Medium> Leaving<M> {
     /// The way of the task's `output`; with `stamps` if somebody behind it wants timestamps.
     pub fn new(exit: M::Exit, output: usize, stamps: bool) -> Self {
         let taken = Arc::default();
-        Self { exit, output, stamps, in_iteration: false, watermark_ms: None, is_idle: false, taken }
+        Self { exit, output, stamps, in_iteration: false, splits: None, watermark_ms: None, is_idle: false, taken }
     }
 
     /// The same, within an iteration or not: rounds go this way.
     #[must_use]
     pub fn in_iteration(self, in_iteration: bool) -> Self {
         Self { in_iteration, ..self }
+    }
+
+    /// The same, with the split signals of the task's source if `tells_splits`.
+    #[must_use]
+    pub fn telling_splits(self, tells_splits: bool) -> Self {
+        Self { splits: tells_splits.then(Box::default), ..self }
     }
 
     pub(super) fn info(&self) -> &M::Info {
@@ -440,6 +459,10 @@ impl<M: Medium> Leaving<M> {
         out: &mut Outputs,
     ) -> Result<(), TaskError> {
         self.taken.add(M::rows_of(record));
+        if let Some(splits) = &mut self.splits {
+            let events = splits.before_record();
+            self.send_events(token, events, out)?;
+        }
         let stamp = self.stamps.then(|| record::difference(timestamp_ms, self.watermark_ms));
         self.exit.emit(token, record, stamp, out)
     }
@@ -462,6 +485,22 @@ impl<M: Medium> Leaving<M> {
             TimeSignal::Idle(idle) => self.is_idle = idle,
         }
         self.send(token, signal, out)
+    }
+
+    /// Takes a split signal, to send it with the next record or at the end of the batch.
+    pub(super) fn tell_split(&mut self, signal: SplitSignal) {
+        self.splits.iter_mut().for_each(|splits| splits.add(signal));
+    }
+
+    pub(super) fn end_batch(&mut self, token: M::Token<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        let Some(splits) = &mut self.splits else { return Ok(()) };
+        let events = splits.at_end_of_batch();
+        self.send_events(token, events, out)
+    }
+
+    fn send_events(&self, token: M::Token<'_>, events: Vec<CustomEvent>, out: &mut Outputs) -> Result<(), TaskError> {
+        let output = self.output;
+        events.into_iter().try_for_each(|event| M::detached(token, out, |out| out.send_custom(output, event)))
     }
 
     pub(super) fn tell_round(&self, token: M::Token<'_>, round: Round, out: &mut Outputs) -> Result<(), TaskError> {

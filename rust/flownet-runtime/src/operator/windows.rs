@@ -437,8 +437,10 @@ where
     }
 
     fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.wall_ms = END_OF_TIME_MS;
+        let wall_ms = std::mem::replace(&mut self.wall_ms, END_OF_TIME_MS);
         self.fire_due(Clock::Processing, END_OF_TIME_MS, flow)?;
+        // State keeps the clock, not the end: a job that goes on from it may have more input.
+        self.wall_ms = wall_ms;
         self.fold.hand_on(flow)
     }
 
@@ -468,7 +470,7 @@ where
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
-        to.begin_large((STATE, &[self.time.watermark_ms(), self.wall_ms]), &mut self.keys, &values)?;
+        to.begin_large((STATE, &[self.time.kept_ms(), self.wall_ms]), &mut self.keys, &values)?;
         self.time.snapshot(to)?;
         self.fold.snapshot(token, to)
     }

@@ -13,7 +13,9 @@ use super::write::{OF_CHANNEL, VERSION, put_block, put_option};
 use super::{Share, StatePart};
 use crate::error::{ExchangeFailure, TaskError};
 use crate::spec::{Partitioner, TaskSpec, partition_id};
+use crate::time::END_OF_TIME_MS;
 use crate::varint::put_varint;
+use crate::watermark::split_events::SPLITS_EVENT;
 
 /// Names of what is kept of a channel: of what had come to its consumer, and of what lay at its producer.
 const INPUT: &str = "in_flight.input";
@@ -28,9 +30,13 @@ pub(crate) enum Kept {
     Event(Event),
 }
 
-/// What is to be kept of an element, a copy of it. That its data ends a producer says again when it goes on.
+/// What is to be kept of an element, a copy of it. That its data ends a producer says again when it goes on; so with the
+/// end of time, which is no event time to go on from: the producer may find more input then.
 pub(crate) fn kept(element: &Element) -> Option<Kept> {
     match element {
+        Element::Event(Event::Watermark { timestamp_ms: END_OF_TIME_MS }) => None,
+        // Splits are numbered anew when the source goes on.
+        Element::Event(Event::Custom(event)) if event.kind() == SPLITS_EVENT => None,
         Element::Data(buffer) => Some(Kept::Records(buffer.to_vec())),
         Element::Event(event @ (Event::Watermark { .. } | Event::WatermarkStatus { .. } | Event::Custom(_))) => {
             Some(Kept::Event(event.clone()))

@@ -328,6 +328,27 @@ impl OperatorKind {
         }
     }
 
+    /// Whether it says when records are, and makes watermarks.
+    pub fn assigns_timestamps(&self) -> bool {
+        matches!(self, Self::AssignTimestamps { .. } | Self::Rows(RowsKind::AssignTimestamps { .. }))
+    }
+
+    /// Whether it is a source that tells the splits of its input apart.
+    pub fn tells_splits(&self) -> bool {
+        matches!(self, Self::FromSource | Self::ReadText { .. } | Self::Rows(RowsKind::ReadFiles { .. }))
+    }
+
+    /// Whether records leave it in the order in which they came, in the subtask to which they came: so those of one split stay
+    /// together, and what a source says of its splits may pass.
+    pub fn keeps_splits_apart(&self) -> bool {
+        match self {
+            Self::Map | Self::FlatMap | Self::Filter | Self::MapAsync { .. } | Self::ProcessAll { .. } => true,
+            Self::Rows(RowsKind::Project { .. } | RowsKind::MapBatches { .. }) => true,
+            Self::Rows(RowsKind::ToRows { .. } | RowsKind::ToObjects { .. }) => true,
+            kind => kind.assigns_timestamps(),
+        }
+    }
+
     /// Whether it works on objects. Those that work on rows get them in other bytes, and share no task with these.
     pub fn takes_objects(&self) -> bool {
         if let Self::Rows(kind) = self { kind.takes_objects() } else { true }

@@ -12,6 +12,8 @@
 //!   source whose parts come as it runs is idle as long as it has none.
 //! - I5: of a source that is aligned with others, no part takes more than one record, or one batch where other parts are
 //!   behind, once it has come further than the source may go.
+//! - I6: of a source that is known to have parts, records that come before it says which there are move no time: they were
+//!   on their way when the job was restored, and are of any part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -59,6 +61,8 @@ pub struct SplitWatermarks {
     is_over: bool,
     /// Whether the source has said that there are parts.
     has_parts: bool,
+    /// Whether it will, and has not yet.
+    awaits_parts: bool,
     /// How many it has had, where others may come.
     growing: Option<u32>,
     /// What was told of all together.
@@ -80,6 +84,7 @@ impl SplitWatermarks {
             silent: BTreeSet::new(),
             is_over: false,
             has_parts: false,
+            awaits_parts: false,
             growing: None,
             told: Generator::new(Watermarks::Own, None),
             limit: Limit::none(),
@@ -103,10 +108,21 @@ impl SplitWatermarks {
         self.outliers.iter_mut().for_each(SplitOutliers::end_all);
     }
 
+    /// The same, of a source that says which parts it has before its first record, if `awaits_parts`.
+    #[must_use]
+    pub fn awaiting_parts(self, awaits_parts: bool) -> Self {
+        Self { awaits_parts, ..self }
+    }
+
     /// The same, of a source that is aligned with others: until it is told how far it may go, it waits with its first record.
     #[must_use]
     pub fn aligned(self) -> Self {
         Self { limit: Limit::of(NO_TIMESTAMP, self.watermarks), ..self }
+    }
+
+    /// Where the watermarks of each part come from.
+    pub fn watermarks(&self) -> Watermarks {
+        self.watermarks
     }
 
     /// Whether it is.
@@ -135,6 +151,9 @@ impl SplitWatermarks {
     /// How far those that are aligned with it may take it to have come: the watermark that would be told now. None where
     /// nobody waits for it.
     pub fn reached_ms(&self) -> Option<i64> {
+        if self.awaits_parts {
+            return Some(self.told.told_ms);
+        }
         let parts = self.others.values().chain([&self.generator]).filter(|part| !self.is_over && !part.is_idle);
         parts.map(Generator::due_ms).min().map(|due_ms| due_ms.max(self.told.told_ms))
     }
@@ -167,6 +186,7 @@ impl SplitWatermarks {
 
     /// Follows what the source says of its parts.
     pub fn follow(&mut self, signal: SplitSignal) -> Generated {
+        self.awaits_parts &= !matches!(signal, SplitSignal::Among(_) | SplitSignal::Growing(_));
         match signal {
             SplitSignal::Among(count) => {
                 let fresh = || Generator::new(self.watermarks, self.idle_after_ms);
@@ -203,6 +223,9 @@ impl SplitWatermarks {
     /// The same of records that follow each other, of which this is the latest time.
     #[inline]
     pub fn on_records(&mut self, times: &[i64], latest_ms: i64) -> bool {
+        if self.awaits_parts {
+            return false;
+        }
         let moving_ms = match &mut self.outliers {
             None => latest_ms,
             Some(outliers) => outliers.judge(self.current, times.iter().copied()),
@@ -213,7 +236,8 @@ impl SplitWatermarks {
     /// Takes a record of this time, if there is nothing to be said before it and nobody to be held behind it; false leaves it.
     #[inline]
     pub fn take_plain(&mut self, timestamp_ms: i64) -> bool {
-        let is_plain = !self.generator.is_idle && !self.may_be_ahead(timestamp_ms) && self.outliers.is_none();
+        let is_held = self.awaits_parts || self.outliers.is_some();
+        let is_plain = !self.generator.is_idle && !is_held && !self.may_be_ahead(timestamp_ms);
         if is_plain {
             self.generator.on_record(timestamp_ms);
         }
@@ -232,6 +256,9 @@ impl SplitWatermarks {
 
     /// A period is over. Time in which records cannot be sent on, or the source may not read, is no sign of there being none.
     pub fn on_period(&mut self, now_ms: i64, is_available: bool) -> Generated {
+        if self.awaits_parts {
+            return self.generator.on_period(now_ms, false);
+        }
         self.generator.on_period(now_ms, is_available);
         for (split, generator) in &mut self.others {
             generator.on_period(now_ms, is_available && self.silent.contains(split));
@@ -309,10 +336,8 @@ impl SplitWatermarks {
         }
         let parts = || self.others.values().chain([&self.generator]);
         let Some(least_ms) = parts().filter(|part| !part.is_idle).map(|part| part.told_ms).min() else {
-            // Nobody is held back any more: the latest time that any of them came to counts.
-            let latest_ms = parts().map(|part| part.told_ms).max().unwrap_or(NO_TIMESTAMP);
-            let flushed = if self.told.is_idle { Generated::default() } else { self.tell(latest_ms) };
-            return flushed.and(self.told.said(TimeSignal::Idle(true)));
+            // A jump to the latest of their times would let the clock decide whose next record is late.
+            return self.told.said(TimeSignal::Idle(true));
         };
         self.told.said(TimeSignal::Idle(false)).and(self.tell(least_ms))
     }
@@ -380,9 +405,9 @@ mod tests {
         }
         splits.follow(SplitSignal::Of(1));
         assert_eq!(told(splits.on_period(800, false)), [], "those behind take nothing");
-        assert_eq!(told(splits.on_period(1000, true)), [TimeSignal::Watermark(99), TimeSignal::Idle(true)]);
+        assert_eq!(told(splits.on_period(1000, true)), [TimeSignal::Idle(true)], "and no jump to where the first was");
         assert!(splits.on_record(10));
-        assert_eq!(told(splits.on_period(1200, true)), [], "time does not go back");
+        assert_eq!(told(splits.on_period(1200, true)), [TimeSignal::Watermark(9)]);
     }
 
     #[test]
@@ -487,6 +512,23 @@ mod tests {
         assert_eq!(told(splits.follow(SplitSignal::Ended(0))), [TimeSignal::Watermark(9 * hour + 6)]);
         splits.finish();
         assert_eq!(splits.take_ahead(), 1);
+    }
+
+    #[test]
+    fn records_before_the_parts_are_known_move_no_time() {
+        let mut splits = SplitWatermarks::new(Watermarks::Bounded { delay_ms: 0 }, Some(200)).awaiting_parts(true);
+        splits.set_told_ms(5);
+        splits.on_record(100);
+        for now_ms in [0, 200, 400] {
+            assert_eq!(told(splits.on_period(now_ms, true)), [], "nor is it idle");
+        }
+        assert_eq!((splits.reached_ms(), splits.take_plain(100)), (Some(5), false));
+        splits.follow(SplitSignal::Among(2));
+        splits.on_record(50);
+        assert_eq!(told(splits.on_period(600, true)), []);
+        splits.follow(SplitSignal::Of(1));
+        splits.on_record(40);
+        assert_eq!(told(splits.on_period(800, true)), [TimeSignal::Watermark(39)]);
     }
 
     #[test]
@@ -651,6 +693,8 @@ mod tests {
             let (mut last_ms, mut is_idle, mut has_begun) = (NO_TIMESTAMP, false, false);
             for step in steps {
                 let mut signals = Vec::new();
+                // A record that brings a part back tells of it; how far time has come is told with the next period.
+                let settles = matches!(step, Step::Period(_) | Step::End(_));
                 match step {
                     Step::Record(at) if !parts[current].has_ended => {
                         let back = splits.on_record(at);
@@ -709,7 +753,7 @@ mod tests {
                 let active: Vec<i64> = left.iter().filter(|part| !part.is_idle).map(|part| part.seen.unwrap_or(NO_TIMESTAMP)).collect();
                 prop_assert_eq!(is_idle, active.is_empty());
                 // A part that came back from being idle may be behind what was told meanwhile.
-                if let Some(least) = active.iter().min() {
+                if let Some(least) = active.iter().min().filter(|_| settles) {
                     prop_assert!(last_ms >= *least, "told {} of {:?}", last_ms, active);
                 }
                 prop_assert!(splits.wanted().is_some_and(|wanted| !parts[wanted as usize].has_ended));

@@ -365,7 +365,7 @@ impl Operator<PythonMedium> for Process {
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let range = self.state.range();
         let mappings = Mappings { base: &self.base, py, name: STATE };
-        to.begin_large((STATE, &[self.time.watermark_ms()]), &mut self.state, &mappings)?;
+        to.begin_large((STATE, &[self.time.kept_ms()]), &mut self.state, &mappings)?;
         self.time.snapshot(to)?;
         for (timers, name) in self.timers.iter_mut().chain(&mut self.expiries).zip(TIMERS) {
             to.add_timers(name, range, timers)?;

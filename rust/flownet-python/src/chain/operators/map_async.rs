@@ -11,6 +11,7 @@ use flownet_core::Round;
 use flownet_runtime::operator::{Here, InFlight, Operator, Ready, Ticket};
 use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_signed};
 use flownet_runtime::time::TimeSignal;
+use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -195,6 +196,7 @@ impl MapAsync {
             match ready {
                 Ready::Time(signal) => flow.emit_time(signal)?,
                 Ready::Round(round) => flow.emit_round(round)?,
+                Ready::Split(signal) => flow.tell_split(signal)?,
                 Ready::Record(call, value) => {
                     let before_ms = std::mem::replace(&mut flow.timestamp_ms, call.timestamp_ms);
                     let value = value.into_bound(py);
@@ -304,6 +306,10 @@ impl Operator<PythonMedium> for MapAsync {
 
     fn hold_round(&mut self, round: Round, _: &mut Flow<'_, '_>) -> Result<bool, TaskError> {
         Ok(self.flight.hold_round(round))
+    }
+
+    fn hold_split(&mut self, signal: SplitSignal) -> bool {
+        self.flight.hold_split(signal)
     }
 
     fn may_be_full(&self) -> bool {

@@ -101,7 +101,7 @@ impl Operator<PythonMedium> for ProcessAll {
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let info = &self.info;
         let mut watermark = Vec::new();
-        put_signed(&mut watermark, self.time.watermark_ms());
+        put_signed(&mut watermark, self.time.kept_ms());
         to.add_items(WATERMARK, [watermark]);
         if let Some((_, context)) = &self.bound {
             context.bind(py).get().keep_broadcast(self.inputs, (info, &mut self.kept), to)?;

@@ -1,13 +1,14 @@
 //! `assign_timestamps_and_watermarks`: when each record is, and how far event time has come.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use flownet_rows::mistaken_unit;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
-use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
-use flownet_runtime::{TaskContext, TaskError};
+use flownet_runtime::watermark::{Generated, OutOfOrder, SplitSignal, SplitWatermarks};
+use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyList, PyTuple, PyType};
@@ -26,6 +27,8 @@ pub(in crate::chain) struct Timestamps {
     watermarks: SplitWatermarks,
     /// The unit of the first record's timestamp was questioned.
     is_questioned: bool,
+    order: OutOfOrder,
+    metrics: Option<Arc<TaskMetrics>>,
     info: OperatorInfo,
 }
 
@@ -56,7 +59,8 @@ impl Timestamps {
         watermarks: SplitWatermarks,
         info: OperatorInfo,
     ) -> Self {
-        Self { assigner, own: own.map(OwnGenerators::new), watermarks, is_questioned: false, info }
+        let (own, order) = (own.map(OwnGenerators::new), OutOfOrder::new(watermarks.watermarks()));
+        Self { assigner, own, watermarks, is_questioned: false, order, metrics: None, info }
     }
 
     /// The time in a record where it is nothing but an item of a tuple; all others are looked for with more care.
@@ -245,7 +249,8 @@ fn no_timestamp(found: &Bound<'_, PyAny>) -> PyErr {
 }
 
 impl Operator<PythonMedium> for Timestamps {
-    fn open(&mut self, py: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.metrics = Some(Arc::clone(&cx.metrics));
         // What cannot be made is known before the first record.
         let made = self.own.as_mut().map(|own| own.of(py, self.watermarks.current()));
         made.transpose().map(drop).map_err(|error| self.info.failed(py, &error, None))
@@ -262,6 +267,7 @@ impl Operator<PythonMedium> for Timestamps {
         }
         // Who has been idle is told to be back before what brings it back.
         let back = self.watermarks.on_record(timestamp_ms);
+        self.order.add(timestamp_ms);
         if back {
             flow.emit_time(TimeSignal::Idle(false))?;
         }
@@ -287,7 +293,9 @@ impl Operator<PythonMedium> for Timestamps {
         if !self.is_questioned {
             return None;
         }
-        self.item_of_tuple(record).filter(|timestamp_ms| self.watermarks.take_plain(*timestamp_ms))
+        let timestamp_ms = self.item_of_tuple(record).filter(|at_ms| self.watermarks.take_plain(*at_ms))?;
+        self.order.add(timestamp_ms);
+        Some(timestamp_ms)
     }
 
     fn is_aligned(&self) -> bool {
@@ -304,6 +312,7 @@ impl Operator<PythonMedium> for Timestamps {
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         flow.count_ahead(self.watermarks.take_ahead());
+        self.metrics.iter().for_each(|metrics| self.order.tell(metrics));
         if self.watermarks.is_aligned() {
             self.watermarks.end_batch();
             flow.tell_aligned(self.watermarks.reached_ms());
@@ -327,6 +336,7 @@ impl Operator<PythonMedium> for Timestamps {
             return Ok(());
         }
         self.own.iter_mut().for_each(|own| own.follow(signal));
+        self.order.follow(signal);
         let generated = self.watermarks.follow(signal);
         tell(&generated, flow)
     }

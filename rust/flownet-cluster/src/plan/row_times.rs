@@ -1,0 +1,47 @@
+//! Operators on rows that share a task with objects: those that say when rows are, behind a `to_rows` in the task of a
+//! source. There the splits of the source are known, so watermarks are made by split, and the source is told which split
+//! to read next. Between two tasks neither is possible.
+
+use std::collections::BTreeSet;
+
+use flownet_runtime::spec::{OperatorKind, Partitioner, RowsKind};
+
+use super::dataflow::Checked;
+
+/// The edges, by their positions, on the ways from a `to_rows` behind a source to an operator that says when rows are.
+pub(super) fn edges_among_objects(checked: &Checked<'_>) -> BTreeSet<usize> {
+    let says_times = |position: &&usize| {
+        matches!(checked.operator(**position).kind, OperatorKind::Rows(RowsKind::AssignTimestamps { .. }))
+    };
+    checked
+        .order
+        .iter()
+        .filter(says_times)
+        .filter_map(|&position| way_to_objects(checked, position))
+        .flatten()
+        .collect()
+}
+
+/// Goes up over operators that only pass rows on, subtask by subtask; none if that does not lead to a source of objects.
+fn way_to_objects(checked: &Checked<'_>, position: usize) -> Option<Vec<usize>> {
+    let (mut at, mut way) = (position, Vec::new());
+    loop {
+        let edge = only_forward_edge(checked, at)?;
+        way.push(edge);
+        at = checked.ends[edge].0;
+        match &checked.operator(at).kind {
+            OperatorKind::Rows(RowsKind::Project { .. } | RowsKind::AssignTimestamps { .. }) => {}
+            OperatorKind::Rows(RowsKind::ToRows { .. }) => break,
+            _ => return None,
+        }
+    }
+    while !checked.incoming[at].is_empty() {
+        at = checked.ends[only_forward_edge(checked, at)?].0;
+    }
+    Some(way)
+}
+
+fn only_forward_edge(checked: &Checked<'_>, position: usize) -> Option<usize> {
+    let &[edge] = checked.incoming[position].as_slice() else { return None };
+    (checked.dataflow.edges[edge].partitioner == Partitioner::Forward).then_some(edge)
+}

@@ -1,0 +1,150 @@
+//! Counts the records of a source that come later than the delay of its watermarks allows.
+//!
+//! A record is out of order if it is behind the latest one of its split by more than the delay. That depends on the split
+//! alone: neither on how fast it is read, nor on when watermarks are told.
+
+use std::collections::BTreeMap;
+
+use super::{SplitSignal, Watermarks};
+use crate::metrics::TaskMetrics;
+use crate::time::NO_TIMESTAMP;
+
+/// The records of one subtask.
+#[derive(Debug)]
+pub struct OutOfOrder {
+    /// None: nothing was promised of their order.
+    delay_ms: Option<i64>,
+    current: u32,
+    latest_ms: i64,
+    /// Of the splits whose turn it is not.
+    others: BTreeMap<u32, i64>,
+    counts: OutOfOrderCounts,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutOfOrderCounts {
+    /// All records.
+    pub records: u64,
+    /// Those that came too late.
+    pub out_of_order: u64,
+    /// The most that one was behind the latest one of its split, in milliseconds: the delay that would have been enough.
+    pub most_ms: u64,
+}
+
+impl OutOfOrder {
+    /// Of a source with these watermarks.
+    pub fn new(watermarks: Watermarks) -> Self {
+        let delay_ms = match watermarks {
+            Watermarks::Bounded { delay_ms } => Some(i64::try_from(delay_ms).unwrap_or(i64::MAX)),
+            _ => None,
+        };
+        Self {
+            delay_ms,
+            current: 0,
+            latest_ms: NO_TIMESTAMP,
+            others: BTreeMap::new(),
+            counts: OutOfOrderCounts::default(),
+        }
+    }
+
+    /// Takes a record of this time.
+    #[inline]
+    pub fn add(&mut self, timestamp_ms: i64) {
+        self.counts.records += 1;
+        if timestamp_ms >= self.latest_ms {
+            self.latest_ms = timestamp_ms;
+        } else {
+            self.add_earlier(timestamp_ms);
+        }
+    }
+
+    /// Takes records in their order, of which these times are the least and the latest.
+    pub fn add_all(&mut self, times: &[i64], least_ms: i64, latest_ms: i64) {
+        let Some(delay_ms) = self.delay_ms else { return };
+        if least_ms < self.latest_ms.max(latest_ms).saturating_sub(delay_ms) {
+            times.iter().for_each(|timestamp_ms| self.add(*timestamp_ms));
+        } else {
+            self.counts.records += times.len() as u64;
+            self.latest_ms = self.latest_ms.max(latest_ms);
+        }
+    }
+
+    #[cold]
+    fn add_earlier(&mut self, timestamp_ms: i64) {
+        let behind_ms = self.latest_ms.saturating_sub(timestamp_ms);
+        if self.delay_ms.is_some_and(|delay_ms| behind_ms > delay_ms) {
+            self.counts.out_of_order += 1;
+            self.counts.most_ms = self.counts.most_ms.max(behind_ms.unsigned_abs());
+        }
+    }
+
+    /// Follows what the source says of its splits.
+    pub fn follow(&mut self, signal: SplitSignal) {
+        match signal {
+            SplitSignal::Of(split) if split != self.current => {
+                let latest_ms = self.others.remove(&split).unwrap_or(NO_TIMESTAMP);
+                let before_ms = std::mem::replace(&mut self.latest_ms, latest_ms);
+                self.others.insert(std::mem::replace(&mut self.current, split), before_ms);
+            }
+            SplitSignal::Ended(split) => drop(self.others.remove(&split)),
+            _ => {}
+        }
+    }
+
+    /// Tells what was counted so far.
+    pub fn tell(&self, metrics: &TaskMetrics) {
+        metrics.set_out_of_order(self.counts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bounded(delay_ms: u64) -> OutOfOrder {
+        OutOfOrder::new(Watermarks::Bounded { delay_ms })
+    }
+
+    #[test]
+    fn records_are_compared_with_their_own_split_alone() {
+        let mut order = bounded(10);
+        order.follow(SplitSignal::Among(2));
+        [100, 90, 200].into_iter().for_each(|at| order.add(at));
+        order.follow(SplitSignal::Of(1));
+        [5, 0].into_iter().for_each(|at| order.add(at));
+        assert_eq!(order.counts.out_of_order, 0);
+        order.follow(SplitSignal::Of(0));
+        [189, 190].into_iter().for_each(|at| order.add(at));
+        assert_eq!(order.counts, OutOfOrderCounts { records: 7, out_of_order: 1, most_ms: 11 });
+    }
+
+    #[test]
+    fn without_a_promise_nothing_is_out_of_order() {
+        let mut order = OutOfOrder::new(Watermarks::Own);
+        [100, 0].into_iter().for_each(|at| order.add(at));
+        assert_eq!(order.counts.out_of_order, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn batches_count_as_their_records_do(
+            batches in proptest::collection::vec(proptest::collection::vec(-50i64..50, 1..20), 0..10), delay in 0u64..60,
+        ) {
+            let (mut whole, mut one_by_one) = (bounded(delay), bounded(delay));
+            let (mut latest, mut late) = (i64::MIN, 0);
+            for times in batches {
+                whole.add_all(&times, *times.iter().min().unwrap(), *times.iter().max().unwrap());
+                for at in times {
+                    one_by_one.add(at);
+                    latest = latest.max(at);
+                    late += u64::from(latest - at > delay as i64);
+                }
+            }
+            prop_assert_eq!(whole.counts, one_by_one.counts);
+            prop_assert_eq!(whole.counts.out_of_order, late);
+        }
+    }
+}
