@@ -406,15 +406,17 @@ class Environment(RowSources):
         Parameters
         ----------
         paths
-            A file or folder, or several. Folders are read with all that is below them. Workers must see the same paths.
+            A file, folder or pattern such as ``"logs/**/*.log"``, or several. Folders are read with all files below
+            them, but for hidden ones: names that begin with ``.`` or ``_``, unless they are partitions such as
+            ``_day=1``, and files that a job has not completed. Workers must see the same paths.
         errors
             For bytes that are not UTF-8: ``"strict"`` fails the job with `InputError`, ``"replace"`` puts U+FFFD in
             their place, ``"ignore"`` leaves them out.
         watch
             Whether to go on with what files gain, and with files that come: the job runs until it is stopped. How often
             to look, as ``"200ms"`` or a ``timedelta``; True is every second. A line is read when it has its end. Paths
-            may be patterns, ``"logs/*.log"`` or ``"logs/**/*.log"``, and files that are not there yet. A file that is
-            renamed is the same file; one that is cut or written over fails the job with `InputError`. Default: False.
+            may be files that are not there yet. A file that is renamed is the same file; one that is cut or written
+            over fails the job with `InputError`. Default: False.
         rate_limit
             The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
             bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.

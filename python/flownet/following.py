@@ -10,7 +10,6 @@ I2. A file of which something is gone that was not read is an `InputError`, neve
 
 from __future__ import annotations
 
-import glob
 import itertools
 import os
 import stat
@@ -21,6 +20,7 @@ from typing import Any
 from . import config
 from ._flownet import file_identity
 from .errors import InputError
+from .listing import files_below, is_pattern, matches
 from .repeatable import Source, SplitReader
 
 Identity = tuple[int, int]
@@ -239,7 +239,7 @@ class FollowedFile(SplitReader[str]):
 def files(paths: list[str]) -> Iterator[str]:
     """List the files that there are now, of files, folders and patterns; what is not there yet is passed over.
 
-    Of folders and patterns, files are left out that a job of flownet's has not completed.
+    Of folders and patterns, hidden files are left out, as `read_text` leaves them out.
 
     Raises
     ------
@@ -250,13 +250,8 @@ def files(paths: list[str]) -> Iterator[str]:
         if not is_pattern(path):
             yield from _below(path, is_named=True)
             continue
-        for found in sorted(glob.glob(path, recursive=True)):
+        for found in matches(path):
             yield from _below(found, is_named=False)
-
-
-def is_pattern(path: str) -> bool:
-    """Say whether a path stands for others: it has ``*``, ``?`` or ``[``, and there is nothing of that name."""
-    return glob.has_magic(path) and not os.path.lexists(path)
 
 
 def _below(path: str, *, is_named: bool) -> Iterator[str]:
@@ -267,13 +262,9 @@ def _below(path: str, *, is_named: bool) -> Iterator[str]:
     except OSError as error:
         raise InputError(f"cannot read {path!r}: {error.strerror}", path=path) from error
     if stat.S_ISREG(mode):
-        if is_named or not path.endswith(_INCOMPLETE):
-            yield path
+        yield path
     elif stat.S_ISDIR(mode):
-        for folder, folders, names in os.walk(path, onerror=_refuse):
-            folders.sort()
-            found = (os.path.join(folder, name) for name in sorted(names) if not name.endswith(_INCOMPLETE))
-            yield from filter(os.path.isfile, found)
+        yield from files_below(path, _refuse)
     elif is_named:
         raise InputError(f"cannot read {path!r}: neither a file nor a folder", path=path)
 
@@ -316,5 +307,3 @@ _MOST_OPEN = 128
 
 _TRIES = 10
 """A file that is renamed again and again as it is being opened counts as gone."""
-
-_INCOMPLETE = (".inprogress", ".pending")

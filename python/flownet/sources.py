@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 from . import codec, config
 from .dataflow import Dataflow, Node
 from .errors import ConfigError, InputError, PlanError
+from .listing import files_below, is_pattern, matches
 
 if TYPE_CHECKING:
     from .repeatable import Source
@@ -123,9 +124,10 @@ def read_text(
         raise ConfigError("read_text([]): name at least one file or folder", setting="paths", value=listed)
     if watch is not False:
         return _watch_text(dataflow, listed, errors, watch, rate_limit)
-    for path in listed:
+    found = [match for path in listed for match in _expanded(path)]
+    for path in found:
         _check_readable(path)
-    settings = {"paths": [os.fsencode(path) for path in listed], "errors": _text_errors(errors)}
+    settings = {"paths": [os.fsencode(path) for path in found], "errors": _text_errors(errors)}
     return dataflow.add("read_text", settings=settings, rate_limit=_limit(rate_limit), is_bounded=True)
 
 
@@ -136,7 +138,7 @@ def _watch_text(
     watch: str | timedelta | Literal[True],
     rate_limit: RateLimit | None,
 ) -> Node:
-    from .following import FollowedText, files, is_pattern
+    from .following import FollowedText, files
     from .repeatable import Listing
 
     source = FollowedText(paths, _text_errors(errors), "1s" if watch is True else watch)
@@ -162,10 +164,8 @@ def socket_text(dataflow: Dataflow, host: str, port: int, errors: TextErrors, *,
     )
 
 
-def files_below(path: str) -> Iterator[str]:
+def files_of(path: str) -> Iterator[str]:
     """List a file itself, or the files of a folder and of the folders in it, as `read_text` finds them.
-
-    Inside folders, links to folders, links to nothing, and what is neither file nor folder are passed over.
 
     Raises
     ------
@@ -185,9 +185,18 @@ def files_below(path: str) -> Iterator[str]:
     def refuse(error: OSError) -> None:
         raise _unreadable(str(error.filename), error) from error
 
-    for folder, folders, names in os.walk(path, onerror=refuse):
-        folders.sort()
-        yield from filter(os.path.isfile, (os.path.join(folder, name) for name in sorted(names)))
+    yield from files_below(path, refuse)
+
+
+def _expanded(path: str) -> list[str]:
+    """List the files that a pattern matches; anything else stands for itself."""
+    if not is_pattern(path):
+        return [path]
+    # A pattern may match a folder and files in it.
+    found = list(dict.fromkeys(file for match in matches(path) for file in files_of(match)))
+    if not found:
+        raise InputError(f"cannot read {path!r}: no file matches it", path=path)
+    return found
 
 
 def _absolute(path: object) -> str:
@@ -257,7 +266,7 @@ def _text_errors(errors: str) -> str:
 
 def _check_readable(path: str) -> None:
     """Raise `InputError` for the first file that the job would fail on."""
-    for name in files_below(path):
+    for name in files_of(path):
         _check_access(name)
 
 

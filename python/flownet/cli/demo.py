@@ -14,7 +14,7 @@ from ..environment import Environment
 from ..errors import ConfigError
 from ..progress import Progress
 from ..report import JobResult
-from ..sources import files_below
+from ..sources import files_of
 from ..streams.stream import Stream
 from ..units import format_value
 from ..window import Tumbling
@@ -79,7 +79,7 @@ class Text:
         installed = {"site-packages", "dist-packages"}
         files = [
             name
-            for name in files_below(root)
+            for name in files_of(root)
             if name.endswith(".py") and installed.isdisjoint(os.path.relpath(name, root).split(os.sep))
         ]
         return cls("source text of Python's standard library", files, files)
@@ -87,7 +87,7 @@ class Text:
     @classmethod
     def of_paths(cls, paths: list[str]) -> Text:
         """Take the text of files and of all files below folders."""
-        return cls(" ".join(paths), [name for path in paths for name in files_below(os.path.abspath(path))], paths)
+        return cls(" ".join(paths), [name for path in paths for name in files_of(os.path.abspath(path))], paths)
 
     def __str__(self) -> str:
         size = sum(os.path.getsize(name) for name in self.files)

@@ -4,42 +4,57 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from ..errors import InputError
+from ..listing import files_below, is_pattern, matches
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def listed(method: str, paths: Paths, endings: Iterable[str]) -> list[str]:
-    """List files: those that are named, and of folders all whose names end so, in order.
+    """List files: those that are named, those that patterns match, and of folders those whose names end so, in order.
+
+    Hidden files and folders (`is_hidden` of ``flownet.listing``) are read only if they are named.
 
     Parameters
     ----------
     method
-        What users call who reads them.
+        The method that users call.
     paths
-        Files and folders.
+        Files, folders and patterns, such as ``"data/2026-*/*.csv"``.
     endings
-        Without a dot: ``["csv", "csv.gz"]``.
+        Without a dot, in lower case: ``["csv", "csv.gz"]``.
 
     Raises
     ------
     InputError
         There is no such file or folder, or no file in it.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     ends = tuple(f".{ending}" for ending in endings)
     files: list[str] = []
-    for path in map(Path, given):
-        if not path.exists():
-            raise InputError(f"{method}(): there is no file or folder {str(path)!r}", path=str(path))
-        found = sorted(file for file in path.rglob("*") if file.name.endswith(ends)) if path.is_dir() else [path]
-        files += [str(file.absolute()) for file in found]
+    for path in given:
+        if is_pattern(path):
+            # A pattern may match a folder and files in it.
+            found = dict.fromkeys(file for match in matches(os.path.abspath(path)) for file in _of(method, match, ends))
+        elif os.path.exists(path):
+            found = dict.fromkeys(_of(method, os.path.abspath(path), ends))
+        else:
+            raise InputError(f"{method}(): there is no file or folder {path!r}", path=path)
+        files += found
     if not files:
-        shown, wanted = ", ".join(repr(str(path)) for path in given), " or ".join(f"*{end}" for end in ends)
-        raise InputError(f"{method}(): there are no files {wanted} in {shown}", path=str(given[0]) if given else None)
+        shown, wanted = ", ".join(map(repr, given)), " or ".join(f"*{end}" for end in ends)
+        raise InputError(f"{method}(): there are no files {wanted} in {shown}", path=given[0] if given else None)
     return files
+
+
+def _of(method: str, path: str, ends: tuple[str, ...]) -> Iterable[str]:
+    def refuse(error: OSError) -> None:
+        raise InputError(f"{method}(): {error.filename}: {error.strerror}", path=str(error.filename)) from error
+
+    if not os.path.isdir(path):
+        return [path]
+    return (file for file in files_below(path, refuse) if file.lower().endswith(ends))
 
 
 def bytes_of(method: str, path: str) -> int:

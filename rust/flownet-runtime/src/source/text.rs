@@ -101,8 +101,8 @@ struct PlacedSplit {
 impl TextSplits {
     /// Lists files and folders and cuts the files.
     ///
-    /// Folders are walked to the bottom, in order of names. Inside folders, links to files count as files; links to
-    /// folders, links to nothing, and what is neither file nor folder are passed over. An empty file is no split; one that
+    /// Folders are walked to the bottom, in order of names. Inside folders, links to files count as files; hidden files and
+    /// folders, links to folders, links to nothing, and what is neither file nor folder are passed over. An empty file is no split; one that
     /// has no size and yet something to read is one.
     pub fn plan<P: AsRef<Path>>(paths: &[P], split_bytes: u64) -> Result<Self, SourceError> {
         let mut splits = Self::default();
@@ -157,6 +157,9 @@ impl TextSplits {
         for entry in entries {
             let path = entry.path();
             let kind = entry.file_type().map_err(|error| unreadable(&path, &error))?;
+            if is_hidden(&entry.file_name(), kind.is_dir()) {
+                continue;
+            }
             if kind.is_dir() {
                 self.add_folder(&path, split_bytes)?;
             } else if let Some(metadata) = fs::metadata(&path).ok().filter(Metadata::is_file) {
@@ -372,6 +375,16 @@ impl OpenSplit {
     }
 }
 
+/// Whether an entry of a folder holds no data by its name: `.part-0.crc`, `_SUCCESS`, `_temporary`, and files that are not
+/// complete. Partitions such as `_day=2026-11-26` do. `flownet/listing.py` has the same rule.
+fn is_hidden(name: &OsStr, is_folder: bool) -> bool {
+    let name = name.as_bytes();
+    let unfinished = [".inprogress", ".pending", "._COPYING_"];
+    name.starts_with(b".")
+        || (name.starts_with(b"_") && !name.contains(&b'='))
+        || (!is_folder && unfinished.iter().any(|end| name.ends_with(end.as_bytes())))
+}
+
 fn unreadable(path: &Path, error: &io::Error) -> SourceError {
     let path = path.display().to_string();
     match error.kind() {
@@ -520,6 +533,19 @@ pub(super) mod tests {
         let listed = FileState::of(&fs::metadata(folder.path()).unwrap());
         let splits = vec![TextSplit { path: gone, start: 0, end: 10, listed, passed: 0 }];
         assert_eq!(read_all(splits).unwrap_err(), missing);
+    }
+
+    #[test]
+    fn hidden_entries_of_folders_are_passed_over() {
+        let data = [("a", &b"1\n"[..]), ("b._", b"2\n"), ("_c=1/d", b"3\n"), ("k=a.pending/f.", b"4\n")];
+        let hidden = [".a.crc", "_SUCCESS", "_temporary/0/a", ".x=1/a", "part-0.txt.inprogress", "g/h.pending"];
+        let hidden = hidden.map(|name| (name, &b"hidden\n"[..]));
+        let folder = folder(&[&data[..], &hidden[..]].concat());
+        let splits = TextSplits::plan(&[folder.path()], 10).unwrap();
+        assert_eq!(read_all(splits.of_subtask(0, 1)).unwrap(), [b"3", b"1", b"2", b"4"]);
+        // A file that is named is read whatever its name.
+        let named = TextSplits::plan(&[folder.path().join("_SUCCESS")], 10).unwrap();
+        assert_eq!(read_all(named.of_subtask(0, 1)).unwrap(), [b"hidden"]);
     }
 
     #[cfg(unix)]
