@@ -51,10 +51,10 @@ TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "huge": (pa.int64(), st.sampled_from([-(2**63), -1, 0, 2**63 - 1])),
     "truth": (pa.bool_(), st.booleans()),
     "day": (pa.date32(), st.dates(date(1, 1, 1), date(9999, 12, 31))),
-    # Of characters that paths, readers or Hive take for something else; an empty text has a test of its own.
+    # Of characters that paths, readers or Hive take for something else.
     "odd": (
         pa.string(),
-        st.text(st.sampled_from("ab./=%:é 5+&#?*'\"\\[]{}^\n\x7f🙂"), min_size=1, max_size=6),
+        st.text(st.sampled_from("ab./=%:é 5+&#?*'\"\\[]{}^\n\x7f🙂"), max_size=6),
     ),
 }
 
@@ -94,14 +94,18 @@ def test_folders_are_called_as_hive_calls_them(tmp_path: Path) -> None:
     columns = {"a/b": ["x=y", None, "", "50%"], "day": [date(2026, 11, 23)] * 4, "n": [1, 2, 3, 4]}
     write(pa.table(columns), tmp_path, ["day", "a/b"], parallelism=1)
     day = "day=2026-11-23"
-    expected = [f"{day}/a%2Fb=50%25", f"{day}/a%2Fb={MISSING}", f"{day}/a%2Fb=x%3Dy"]
+    expected = [f"{day}/a%2Fb=", f"{day}/a%2Fb=50%25", f"{day}/a%2Fb={MISSING}", f"{day}/a%2Fb=x%3Dy"]
     found = files(tmp_path)
     assert [path.rpartition("/")[0] for path in found] == expected
     # Whichever the folder, no two files of a subtask have one number.
     numbers = [re.fullmatch(r"part-0-(\d{6})\.parquet", path.rpartition("/")[2]) for path in found]
-    assert sorted(number[1] for number in numbers if number) == ["000000", "000001", "000002"]
-    # As of Spark, an empty text is one that is missing.
-    assert sorted(pq.ParquetFile(tmp_path / found[1]).read()["n"].to_pylist()) == [2, 3]
+    assert sorted(number[1] for number in numbers if number) == ["000000", "000001", "000002", "000003"]
+    assert [pq.ParquetFile(tmp_path / path).read()["n"].to_pylist() for path in found] == [[3], [4], [2], [1]]
+
+
+def test_a_text_that_stands_for_null_names_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=f"in .k=., is .{MISSING}., which stands for null"):
+        write(pa.table({"k": [MISSING], "n": [1]}), tmp_path, ["k"])
 
 
 def test_lines_are_in_folders_too(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::ArrowError;
 
-/// What stands for a value that is missing; for an empty text, too, as Spark has it.
+/// Stands for null. An empty text has a folder of its own, `country=`, which pyarrow, polars and DuckDB read as such.
 pub(super) const MISSING: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// Names folders by the values of some columns.
@@ -37,15 +37,23 @@ impl Folders {
             let shown = ArrayFormatter::try_new(array.as_ref(), &options)?;
             let mut text = String::new();
             for (name, row) in names.iter_mut().zip(rows) {
-                text.clear();
-                if array.is_valid(*row) {
-                    shown.value(*row).write(&mut text)?;
-                }
                 if !name.is_empty() {
                     name.push('/');
                 }
                 name.push_str(level);
-                if text.is_empty() { name.push_str(MISSING) } else { put_escaped(&text, name) }
+                if array.is_null(*row) {
+                    name.push_str(MISSING);
+                    continue;
+                }
+                text.clear();
+                shown.value(*row).write(&mut text)?;
+                if text == MISSING {
+                    // Readers unescape before they compare, so no other name would be read as this text.
+                    let message =
+                        format!("a value that names a folder, in {level:?}, is {text:?}, which stands for null");
+                    return Err(ArrowError::InvalidArgumentError(message));
+                }
+                put_escaped(&text, name);
             }
         }
         Ok(names)
@@ -97,10 +105,17 @@ mod tests {
             "a%2Fb=a%2Fb%3Dc%25d%3Ae",
             "a%2Fb=..",
             "a%2Fb=é +&",
-            "a%2Fb=__HIVE_DEFAULT_PARTITION__",
+            "a%2Fb=",
             "a%2Fb=%00%0A%7F",
             "a%2Fb=%5Bx%5D%7By}%5E%2A%3F%23%27%22%5C",
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_text_that_stands_for_null_is_refused() {
+        let texts = Arc::new(StringArray::from(vec!["a", MISSING])) as ArrayRef;
+        let refused = Folders::new(&["k".to_owned()]).names(&[texts], &[0, 1]).unwrap_err();
+        assert!(refused.to_string().contains("in \"k=\", is \"__HIVE_DEFAULT_PARTITION__\""), "{refused}");
     }
 }

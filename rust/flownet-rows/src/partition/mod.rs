@@ -178,7 +178,6 @@ mod tests {
 
     /// As what follows asks for it; the name of each row's folder is known.
     fn folder((day, text): &(Option<i64>, String)) -> String {
-        let text = if text.is_empty() { folder::MISSING } else { text };
         day.map_or(format!("day={}/text={text}", folder::MISSING), |day| format!("day={day}/text={text}"))
     }
 
