@@ -131,6 +131,12 @@ PYTEST_PROCESSES ?= 3
 test-python: build $(VENV)/.tools ## operators, faults, life cycle, demo, stubs: through the real extension
 	$(BIN)/python -m pytest -n $(PYTEST_PROCESSES) $(PYTEST_ARGS)
 
+PARQUET_TESTING ?=
+JSON_TEST_SUITE ?=
+.PHONY: test-foreign-files
+test-foreign-files: build $(VENV)/.tools ## files of other projects, from copies that you have (PARQUET_TESTING=path of apache/parquet-testing JSON_TEST_SUITE=path of nst/JSONTestSuite)
+	$(BIN)/python tests/foreign_files.py "$(PARQUET_TESTING)" "$(JSON_TEST_SUITE)"
+
 # Kept with the build output: one tool, of one version, for this project alone.
 MUTANTS_VERSION := 25.3.1
 MUTANTS := target/mutants/tool-$(MUTANTS_VERSION)/bin/cargo-mutants

@@ -38,6 +38,8 @@ __all__ = [
     "check",
     "check_settings",
     "checkpoints",
+    "csv_records",
+    "csv_starts",
     "decode",
     "encode",
     "encode_key",
@@ -45,6 +47,7 @@ __all__ = [
     "file_identity",
     "explain",
     "is_time_zone",
+    "json_fault",
     "key_group",
     "kept_classes",
     "read_state",
@@ -199,6 +202,9 @@ class RowBatch:
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
 def is_time_zone(name: str) -> bool: ...
+def csv_records(data: bytes, delimiter: int, is_last: bool) -> tuple[int, bool, tuple[int, int, str] | None]: ...
+def csv_starts(data: bytes, delimiter: int) -> list[int]: ...
+def json_fault(data: bytes, most: int) -> tuple[int, str] | None: ...
 def rows_schema(object: Any, input: RowSchema | None = None) -> RowSchema: ...
 def rows_after_steps(schema: RowSchema, steps: list[dict[str, Any]]) -> RowSchema: ...
 def rows_after_agg(

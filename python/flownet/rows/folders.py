@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ..errors import InputError, PlanError
+from ..listing import is_pattern, root_of
+from .pushed_down import pushed_down
 from .schemas import schema_of
 
 if TYPE_CHECKING:
@@ -64,6 +66,24 @@ class Folders:
             said = holds if said is None else said & holds
         return said
 
+    def refuse_some(self, schemas: Mapping[str, pyarrow.Schema]) -> None:
+        """Refuse a column that folders say and some of the files too: which of the two counts would differ by file.
+
+        Raises
+        ------
+        InputError
+            There is such a column.
+        """
+        for name in self.names:
+            having = {path: name in schema.names for path, schema in schemas.items()}
+            if len(set(having.values())) > 1:
+                file, other = (next(path for path, has in having.items() if has is wanted) for wanted in (True, False))
+                raise InputError(
+                    f"{self.method}(): {file} has a column {name!r} in it, and of {other} its folder says it: write it "
+                    "into all files or none, or read them apart",
+                    path=file,
+                )
+
 
 def folders_of(
     method: str,
@@ -81,7 +101,7 @@ def folders_of(
     files
         Absolute paths.
     given
-        What the user named: files and folders.
+        What the user named: files, folders and patterns. A pattern counts from its first folder without a wildcard.
     of_files
         What the files say themselves.
     partitions
@@ -98,7 +118,11 @@ def folders_of(
 
     asked = f"{method}(partitions=...)"
     types = None if partitions is None else pyarrow.schema(schema_of(asked, partitions))
-    roots = {os.path.abspath(path) for path in given if os.path.isdir(path)}
+    roots = {
+        root_of(os.path.abspath(path)) if is_pattern(path) else os.path.abspath(path)
+        for path in (os.fspath(path) for path in given)
+        if is_pattern(path) or os.path.isdir(path)
+    }
     levels = [_levels(file, roots) for file in files]
     names = [_name_of(level) for level in levels[0]]
     for file, others in zip(files, levels, strict=True):
@@ -124,7 +148,7 @@ def folders_of(
     return Folders(names, pyarrow.schema(fields), method)
 
 
-def possible(files: list[str], folders: Folders, schema: pyarrow.Schema, kept: Any) -> list[str]:
+def possible(files: list[str], folders: Folders, kept: Any) -> list[str]:
     """Leave out files of which the folders say already that no row is wanted.
 
     Parameters
@@ -133,34 +157,28 @@ def possible(files: list[str], folders: Folders, schema: pyarrow.Schema, kept: A
         Absolute paths.
     folders
         What their folders say, which is looked at here for all of them.
-    schema
-        Of files and folders together.
     kept
-        The rows that are wanted, as pyarrow has it; None for all.
+        The tree of the expression that rows have to meet; None for all rows.
 
     Raises
     ------
     InputError
         A value that a folder says is not of its type.
     """
-    import pyarrow
     import pyarrow.dataset
     import pyarrow.fs
 
     said = [folders.said_of(path) for path in files]
-    if kept is None or not folders.schema.names:
+    asked = None if kept is None else pushed_down(kept, folders.schema)
+    if asked is None or not folders.schema.names:
         return files
     # Nothing is read of them: whatever they are, it is no matter here.
     format, system = pyarrow.dataset.ParquetFileFormat(), pyarrow.fs.LocalFileSystem()
     parts = [
         format.make_fragment(path, system, partition_expression=holds) for path, holds in zip(files, said, strict=True)
     ]
-    dataset = pyarrow.dataset.FileSystemDataset(parts, schema, format, system)
-    try:
-        return [part.path for part in dataset.get_fragments(filter=kept)]
-    except pyarrow.ArrowException:
-        # Types that do not go together: the filter itself is checked where it is added.
-        return files
+    dataset = pyarrow.dataset.FileSystemDataset(parts, folders.schema, format, system)
+    return [part.path for part in dataset.get_fragments(filter=asked)]
 
 
 def _levels(file: str, roots: set[str]) -> list[str]:
@@ -179,8 +197,9 @@ def _name_of(level: str) -> str:
 
 
 def _value_of(level: str) -> str | None:
-    value = unquote(level.partition("=")[2])
-    return None if value == _MISSING else value
+    value = level.partition("=")[2]
+    # A text of that name is written with its first character escaped.
+    return None if value == _MISSING else unquote(value)
 
 
 def _may_be_of(kind: pyarrow.DataType) -> bool:

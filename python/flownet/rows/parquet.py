@@ -13,10 +13,12 @@ from ..errors import InputError
 from .expressions import Expr
 from .files import Paths, bytes_of, listed
 from .folders import Folders, folders_of, possible
+from .parquet_footers import fragment_of, schema_of_file, schemas_of_files
 from .parquet_times import least_times
 from .pushed_down import pushed_down
 from .schemas import schema_of, wanted_columns
 from .splits import FileSplit
+from .unify import fitted, type_name, unify_schemas
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,8 +43,8 @@ class ParquetFiles:
     columns: list[str]
     """Those that are read, in the order in which they are wanted."""
     folders: Folders
-    kept: Any
-    """The rows that are wanted, as pyarrow has it; None for all. Row groups that have none are not read."""
+    filter: Any
+    """The tree of the expression that rows have to meet; None for all. Row groups without such rows are not read."""
 
     def splits(self) -> list[FileSplit]:
         """List the files; where they are few, their row groups.
@@ -75,39 +77,31 @@ class ParquetFiles:
         return [(FileSplit(path, size, group), time_ms) for group, time_ms in least.items()]
 
     def read(self, path: str, part: int | None) -> pyarrow.RecordBatchReader:
-        """Read a file, or one of its row groups, with the types that it has: who takes them sees which are others.
+        """Read a file, or one of its row groups, with the columns and types that all files together have.
 
         Raises
         ------
         OSError
-            It cannot be read, or has not all of the columns; named with its row group.
+            It cannot be read, a page does not have its checksum, or a value does not fit; named with its row group.
         """
         import pyarrow
 
         where = path if part is None else f"{path}, row group {part}"
+        schema = pyarrow.schema([self.schema.field(name) for name in self.columns])
         with _named(where):
-            scanner = self._scanner(path, part)
-            return pyarrow.RecordBatchReader.from_batches(scanner.projected_schema, _batches(scanner, where))
+            scanner, said = self._scanner(path, part)
+            return pyarrow.RecordBatchReader.from_batches(schema, _batches(scanner, said, schema, where))
 
-    def _scanner(self, path: str, group: int | None) -> Any:
-        import pyarrow.dataset
-        import pyarrow.fs
-
-        said = self.folders.said_of(path)
-        fragment = pyarrow.dataset.ParquetFileFormat().make_fragment(
-            path,
-            pyarrow.fs.LocalFileSystem(),
-            partition_expression=said,
-            row_groups=None if group is None else [group],
-        )
-        schema = fragment.physical_schema
-        if said is not None:
-            schema = pyarrow.schema([*schema, *self.folders.schema])
-        for name in self.columns:
-            if name not in schema.names:
-                there = ", ".join(map(repr, schema.names))
-                raise ValueError(f"there is no column {name!r}, which {self.files[0]} has; there are {there}")
-        return fragment.scanner(schema, columns=self.columns, filter=self.kept, use_threads=False)
+    def _scanner(self, path: str, group: int | None) -> tuple[Any, dict[str, Any]]:
+        """Open what is wanted of a file, and give the values that its folders say."""
+        fragment = fragment_of(path, None if group is None else [group])
+        there = fragment.physical_schema
+        kept = None if self.filter is None else pushed_down(self.filter, there)
+        if kept is not None:
+            # Only whole row groups are left out here: positions in checkpoints count the rows of the others.
+            fragment = fragment.subset(filter=kept)
+        columns = [name for name in self.columns if name in there.names]
+        return fragment.scanner(there, columns=columns, use_threads=False), self.folders.values_of(path)
 
 
 @contextmanager
@@ -120,9 +114,30 @@ def _named(where: str) -> Iterator[None]:
         raise OSError(f"{where}: {error}") from error
 
 
-def _batches(scanner: Any, where: str) -> Iterator[pyarrow.RecordBatch]:
+def _batches(scanner: Any, said: dict[str, Any], schema: pyarrow.Schema, where: str) -> Iterator[pyarrow.RecordBatch]:
+    import pyarrow
+
     with _named(where):
-        yield from scanner.to_batches()
+        for batch in scanner.to_batches():
+            columns = []
+            for field in schema:
+                if field.name in batch.schema.names:
+                    columns.append(_fitted(batch.column(field.name), field))
+                elif field.name in said:
+                    columns.append(pyarrow.repeat(said[field.name], batch.num_rows))
+                else:
+                    columns.append(pyarrow.nulls(batch.num_rows, field.type))
+            yield pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _fitted(column: pyarrow.Array, field: pyarrow.Field) -> pyarrow.Array:
+    try:
+        return fitted(column, field.type)
+    except ValueError as error:
+        given, wanted = type_name(column.type), type_name(field.type)
+        raise ValueError(
+            f"column {field.name!r} is {given} here and {wanted} in other files, which does not hold a value: {error}"
+        ) from error
 
 
 def parquet_files(
@@ -133,28 +148,27 @@ def parquet_files(
     Raises
     ------
     InputError
-        There is no such file, the first one is not one of Parquet, or folders do not say the same columns,
-        or no value of its type.
+        There is no such file, one is not one of Parquet, files have columns of one name whose types have nothing in
+        common, or folders do not say the same columns, or no value of its type.
     PlanError
         There is no such column, or one of a type that rows cannot have.
     """
     import pyarrow
-    import pyarrow.parquet
 
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    named = None if columns is None else list(columns)
     files = listed("read_parquet", given, ["parquet"])
-    try:
-        schema = pyarrow.parquet.read_schema(files[0])
-    except (OSError, ValueError) as error:
-        raise InputError(f"read_parquet(): {files[0]}: {error}", path=files[0]) from error
-    folders = folders_of("read_parquet", files, given, schema, partitions)
-    for field in folders.schema:
-        schema = schema.append(field)
-    wanted = wanted_columns("read_parquet", columns, schema.names, files[0])
+    tree = None if kept is None else kept._tree()
+    first = schema_of_file(files[0])
+    folders = folders_of("read_parquet", files, given, first, partitions)
+    left = possible(files, folders, tree)
+    schemas = {files[0]: first, **schemas_of_files([path for path in left if path != files[0]])}
+    folders.refuse_some(schemas)
+    schema = unify_schemas("read_parquet", schemas.items(), named, "name others in columns=, or read them apart")
+    schema = pyarrow.schema([*schema, *folders.schema])
+    wanted = wanted_columns("read_parquet", named, schema.names, os.fspath(given[0]) if len(schemas) > 1 else files[0])
     found = schema_of("read_parquet", pyarrow.schema([schema.field(name) for name in wanted]))
-    told = None if kept is None else pushed_down(kept._tree(), schema)
-    files = possible(files, folders, schema, told)
-    return ParquetFiles(files, schema, wanted, folders, told), found
+    return ParquetFiles(left, schema, wanted, folders, tree), found
 
 
 def _groups(path: str) -> int:

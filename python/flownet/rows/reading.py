@@ -113,9 +113,11 @@ class RowSources:
         Parameters
         ----------
         paths
-            Files, and folders, of which all ``*.parquet`` are read. Listed here, once. pyarrow has to be installed,
-            where workers are too. Files have the columns of the first one, and those that their folders below a given
-            one say, as in ``country=de/day=2026-11-23/``.
+            Files, folders and patterns such as ``"data/2026-*/*.parquet"``. Of folders all ``*.parquet`` are read, but
+            for hidden files and folders: names that begin with ``.`` or ``_``, unless they are partitions such as
+            ``_day=1``. Listed here, once. pyarrow has to be installed, where workers are too. Columns are those of all
+            files, matched by name, and those that folders below a given one say, as in ``country=de/day=2026-11-23/``.
+            A file without a column has nulls there.
         columns
             The columns that are read. Default: None, all.
         filter
@@ -135,10 +137,19 @@ class RowSources:
         Raises
         ------
         InputError
-            There is no such file or folder, no file in it, one is not one of Parquet (of 64 or more only the first is
-            looked at here), or folders do not say the same columns, or no value of its type.
+            There is no such file or folder, no file in it, one is not one of Parquet, a column has types in two files
+            that have no type in common, or folders do not say the same columns, or no value of its type.
         PlanError
             There is no such column, or it has a type that rows cannot have.
+        OperatorError
+            When the job runs: a page does not have its checksum, or a file is damaged; the text names the file.
+
+        Notes
+        -----
+        If files have a column in different types, rows have the type that holds all of their values: the wider of two
+        ints or floats, float64 for ints and floats, the finer unit of times. A value that this type cannot hold
+        exactly, such as an int above 2^53 beside floats, fails the job. Timestamps of 96 bits, as older writers have
+        them, are read in microseconds.
 
         Examples
         --------
@@ -175,11 +186,11 @@ class RowSources:
         Parameters
         ----------
         paths
-            Files, and folders, of which all ``*.csv`` are read; ``.gz`` and the like behind the name are read as such.
-            Listed here, once. pyarrow has to be installed, where workers are too. Files have the columns of the first
-            one, and those that their folders below a given one say, as in ``country=de/day=2026-11-23/``.
+            Files, folders and patterns, as of `read_parquet`. Of folders all ``*.csv`` are read, also packed ones, such
+            as ``*.csv.gz``. Columns are those of all files, matched by name, and those of folders.
         schema
-            Names and types of the columns of the lines. Default: None, of the beginning of the first file.
+            Names and types of the columns of the lines. Default: None: types are inferred from the first 64 MiB of all
+            files together, and at least 64 KiB of each.
         columns
             The columns that are read. Default: None, all.
         filter
@@ -200,16 +211,23 @@ class RowSources:
         Raises
         ------
         InputError
-            There is no such file or folder, no file in it, the first one cannot be read, or folders do not say the same
-            columns, or no value of its type.
+            There is no such file or folder, no file in it, one cannot be read, two columns of a file have one name, no
+            file has a column of ``schema``, a column has types in two files that have no type in common, or folders do
+            not say the same columns, or no value of its type.
         PlanError
             There is no such column, or it has a type that rows cannot have.
         OperatorError
-            When the job runs: a value does not fit its column; the text names file, column and value.
+            When the job runs: a value does not fit its column, a line has too many or too few values, or a quote is
+            never closed; the text names file, line and column.
 
         Notes
         -----
-        An empty value is a missing one, and ``""`` an empty text. Values may be of several lines, in quotes. Where the
+        Without ``schema``, a column with numbers and texts in one file is one of texts. If two files differ so, name
+        the type. Types of several files are widened as of `read_parquet`. Times with a zone, as in
+        ``2026-11-26T10:00:00Z``, are times in UTC; a type without a zone does not take them.
+
+        An empty value is null, and ``""`` is an empty text; in a column of numbers or times it is null. In a file of
+        one column an empty line is a null. Values may be of several lines, in quotes. Where the
         schema says so, texts are dates and times, as ISO 8601 has them, durations, such as ``PT1.5S``, and bytes, two
         hexadecimal digits each: as `Rows.write_csv` writes them.
 
@@ -224,7 +242,7 @@ class RowSources:
         [{'user': 'bob', 'spent': 5}]
         """
         from . import sources
-        from .text_files import csv_format
+        from .csv_files import csv_format
 
         format = csv_format(delimiter, header)
         given = (schema, columns, partitions)
@@ -248,11 +266,12 @@ class RowSources:
         Parameters
         ----------
         paths
-            Files, and folders, of which all ``*.jsonl``, ``*.ndjson`` and ``*.json`` are read. Listed here, once.
-            pyarrow has to be installed, where workers are too.
+            Files, folders and patterns, as of `read_parquet`. Of folders all ``*.jsonl``, ``*.ndjson`` and ``*.json``
+            are read.
         schema
-            Names and types of the columns; what lines have beside them is left out. Dates, times, durations and bytes
-            are texts, as of `read_csv`. Default: None, of the beginning of the first file.
+            Names and types of the columns; fields of lines that it has not are left out. Dates, times, durations and
+            bytes are texts, as of `read_csv`. Default: None: inferred, as of `read_csv`. Then a line with a field that
+            no inferred line has fails the job: it is not left out.
         columns, filter, partitions, event_time, delay, order
             As of `read_csv`.
 
@@ -272,7 +291,7 @@ class RowSources:
         [{'user': 'ann', 'spent': 3}, {'user': 'bob', 'spent': None}]
         """
         from . import sources
-        from .text_files import JsonFormat
+        from .json_files import JsonFormat
 
         given = (schema, columns, partitions)
         source = sources.read_lines(self._dataflow, "read_json", JsonFormat(), paths, given, filter, order)

@@ -67,9 +67,10 @@ class RowSinks(OperatorHandle):
 
         Notes
         -----
-        With ``partition_by`` what is missing is in the folder ``__HIVE_DEFAULT_PARTITION__``, and so is an empty text,
-        as Spark has it: it is read as missing. Characters such as ``/``, ``=`` and ``%`` are escaped, as in ``%2F``.
-        Readers guess types from names: name those of texts that look like numbers.
+        With ``partition_by`` nulls are in the folder ``country=__HIVE_DEFAULT_PARTITION__`` and empty texts in
+        ``country=``. flownet, pyarrow, polars and DuckDB read both back; Spark reads both as null. The text
+        ``"__HIVE_DEFAULT_PARTITION__"`` fails the job. Characters such as ``/``, ``=`` and ``%`` are escaped, as in
+        ``%2F``. Readers guess types from names: name those of texts that look like numbers.
 
         Each subtask writes files of its own: fewer subtasks (`set_parallelism`) make fewer and larger ones. Its rows
         wait in memory until there are 64 MiB for all folders together; then those of the folder that has most are
@@ -127,8 +128,8 @@ class RowSinks(OperatorHandle):
 
         Notes
         -----
-        What is missing is an empty value, as an empty text is; times are written as ISO 8601 has them, bytes as
-        hexadecimal digits.
+        Null is written as nothing and an empty text as ``""``, so `read_csv` gives both back. Times are written as
+        ISO 8601 has them, bytes as hexadecimal digits.
 
         Examples
         --------
@@ -166,8 +167,9 @@ class RowSinks(OperatorHandle):
 
         Notes
         -----
-        Each line has all columns that name no folder. What is missing is ``null``, and so are numbers that JSON has
-        not, such as NaN; times are written as ISO 8601 has them, bytes as hexadecimal digits.
+        Each line has all columns that name no folder. Null is written as ``null``, times as ISO 8601 has them, bytes as
+        hexadecimal digits. JSON has no number for NaN and infinity: a row with one fails the job with `OperatorError`,
+        which names the column. Make them null before, or write their texts, by ``.cast("utf8")``.
 
         Examples
         --------

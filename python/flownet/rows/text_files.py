@@ -1,4 +1,4 @@
-"""Files of lines as rows: read one after the other, by the readers of pyarrow."""
+"""Files of lines as rows: their columns are known before a job starts, and each file is read by one subtask."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import InputError, PlanError
-from ..streams.checks import delimiter_of
+from .csv_files import CsvFormat
 from .expressions import Expr
 from .files import Paths, bytes_of, listed
 from .folders import Folders, folders_of, possible
-from .pushed_down import pushed_down
+from .json_files import JsonFormat, is_text
+from .line_blocks import LineError
 from .schemas import schema_of, wanted_columns
 from .splits import FileSplit
-from .text_values import Texts
+from .unify import unify_schemas
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from .schemas import SchemaLike
 
 
-_TEXTS_OF_CSV = Texts(dates=False)
-_TEXTS_OF_JSON = Texts(dates=True)
+_INFERRED_BYTES = 64 << 20
+"""Bytes of all files together that types are inferred from, before a job starts."""
+
+_LEAST_INFERRED_BYTES = 64 << 10
+"""Of each file, however many there are."""
 
 
 class LineFormat(Protocol):
@@ -35,97 +39,19 @@ class LineFormat(Protocol):
     def endings(self) -> tuple[str, ...]:
         """How names of such files end."""
 
-    def read(self, path: str, schema: pyarrow.Schema | None, columns: list[str] | None) -> Any:
-        """Open a file as a reader of batches, which have at least these columns; all, as they are found, of None."""
+    def read(
+        self, path: str, schema: pyarrow.Schema, columns: list[str], *, is_inferred: bool
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """Read these columns of a file, and whatever else if there are none; `LineError` names the line of an error."""
+
+    def infer(self, path: str, most_bytes: int) -> pyarrow.Schema:
+        """Infer columns from the beginning of a file."""
 
     def refuse(self, schema: object) -> None:
         """Refuse a schema that is not enough."""
 
     def may_be_empty(self) -> bool:
         """Whether a file without a byte is one without rows; else it is broken."""
-
-
-@dataclass(frozen=True, slots=True)
-class CsvFormat:
-    """Comma-separated values."""
-
-    delimiter: str
-    header: bool
-
-    @property
-    def endings(self) -> tuple[str, ...]:
-        """Those that pyarrow unpacks by their names are among them."""
-        return ("csv", "csv.gz", "csv.bz2", "csv.zst", "csv.lz4")
-
-    def read(self, path: str, schema: pyarrow.Schema | None, columns: list[str] | None) -> Any:
-        """Open a file."""
-        import pyarrow.csv
-
-        # An empty value is missing, also among texts; but nothing else is, such as a text NA.
-        convert = pyarrow.csv.ConvertOptions(
-            column_types=None if schema is None else _TEXTS_OF_CSV.schema(schema),
-            include_columns=columns,
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
-        names = None if self.header or schema is None else schema.names
-        batches = pyarrow.csv.open_csv(
-            path,
-            read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False),
-            parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            convert_options=convert,
-        )
-        return batches if schema is None else _TEXTS_OF_CSV.values(batches, schema, columns)
-
-    def refuse(self, schema: object) -> None:
-        """Nothing else says what columns are called."""
-        if schema is None and not self.header:
-            raise PlanError("read_csv(header=False) needs schema=, such as {'user': 'utf8', 'spent': 'float64'}")
-
-    def may_be_empty(self) -> bool:
-        """Where there has to be a header, there is something."""
-        return not self.header
-
-
-def csv_format(delimiter: str, header: bool) -> CsvFormat:
-    """Check how values are written.
-
-    Raises
-    ------
-    ConfigError
-        The delimiter is not one character of ASCII.
-    """
-    return CsvFormat(delimiter_of("read_csv", delimiter, is_ascii=True), header)
-
-
-@dataclass(frozen=True, slots=True)
-class JsonFormat:
-    """A line of JSON for each row."""
-
-    @property
-    def endings(self) -> tuple[str, ...]:
-        """Those that pyarrow unpacks by their names are among them."""
-        return ("jsonl", "ndjson", "json", "jsonl.gz", "ndjson.gz", "json.gz")
-
-    def read(self, path: str, schema: pyarrow.Schema | None, columns: list[str] | None) -> Any:
-        """Open a file."""
-        import pyarrow.json
-
-        options = pyarrow.json.ReadOptions(use_threads=False)
-        if schema is None:
-            return pyarrow.json.open_json(path, read_options=options)
-        read_as = _TEXTS_OF_JSON.schema(schema)
-        parse = pyarrow.json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
-        batches = pyarrow.json.open_json(path, read_options=options, parse_options=parse)
-        return _TEXTS_OF_JSON.values(batches, schema, columns)
-
-    def refuse(self, schema: object) -> None:
-        """Lines say what their values are called."""
-
-    def may_be_empty(self) -> bool:
-        """No lines are no rows."""
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +67,8 @@ class LineFiles:
     """Those that are wanted."""
     folders: Folders
     format: LineFormat
+    is_inferred: bool
+    """Whether the schema is of the files themselves, and not given."""
 
     def splits(self) -> list[FileSplit]:
         """List the files, each of which is read whole."""
@@ -165,12 +93,14 @@ class LineFiles:
         of_lines = pyarrow.schema([field for field in self.schema if field.name not in said])
         wanted = [name for name in self.columns if name not in said]
         try:
-            # Where no column of the lines is wanted, one of them says how many there are.
-            for batch in self.format.read(path, of_lines, wanted or of_lines.names[:1]):
+            for batch in self.format.read(path, of_lines, wanted, is_inferred=self.is_inferred):
                 of_folders = {name: pyarrow.repeat(value, batch.num_rows) for name, value in said.items()}
                 columns = [of_folders[name] if name in said else batch.column(name) for name in self.columns]
                 yield pyarrow.RecordBatch.from_arrays(columns, names=self.columns)
-        except (OSError, ValueError, KeyError) as error:
+        except LineError as error:
+            hint = f"; types are of the beginning of the files: name others in {self.method}(schema=...)"
+            raise OSError(f"{error}{hint if self.is_inferred else ''}") from error
+        except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
             raise OSError(str(error)) from error
 
 
@@ -186,37 +116,80 @@ def line_files(
     Raises
     ------
     InputError
-        There is no such file, the first one cannot be read, or folders do not say the same columns, or no value of its
-        type.
+        There is no such file, one cannot be read, columns of one name have types in two files that have nothing in
+        common, no file has a column of the schema, or folders do not say the same columns, or no value of its type.
     PlanError
-        It has no such column, or one of a type that rows cannot have.
+        There is no such column, or one of a type that rows cannot have.
     """
     import pyarrow
 
     schema, columns, partitions = given
     format.refuse(schema)
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    only = None if columns is None else list(columns)
     files = listed(method, named, format.endings)
+    tree = None if kept is None else kept._tree()
+    inferred: dict[str, pyarrow.Schema] = {}
     if schema is None:
-        of_lines = _found(method, format, files)
+        most_bytes = max(_LEAST_INFERRED_BYTES, _INFERRED_BYTES // len(files))
+        inferred[files[0]] = of_lines = _inferred(method, format, files[0], most_bytes)
     else:
         of_lines = pyarrow.schema(_known(method, schema))
     folders = folders_of(method, files, named, of_lines, partitions)
+    left = possible(files, folders, tree)
+    if schema is None:
+        others = [path for path in left if path not in inferred]
+        inferred |= {path: _inferred(method, format, path, most_bytes) for path in others}
+        of_lines = _unified(method, format, folders, inferred, only)
+    elif isinstance(format, CsvFormat) and format.header:
+        _refuse_missing(method, format, left, of_lines)
     whole = pyarrow.schema([*of_lines, *folders.schema])
-    wanted = wanted_columns(method, columns, whole.names, files[0])
+    wanted = wanted_columns(method, only, whole.names, str(named[0]) if len(files) > 1 else files[0])
     found = _known(method, pyarrow.schema([whole.field(name) for name in wanted]))
-    possible_files = possible(files, folders, whole, None if kept is None else pushed_down(kept._tree(), whole))
-    return LineFiles(method, possible_files, whole, wanted, folders, format), found
+    return LineFiles(method, left, whole, wanted, folders, format, schema is None), found
 
 
-def _found(method: str, format: LineFormat, files: list[str]) -> pyarrow.Schema:
-    """Say which columns the first file has that has rows."""
-    path = files[0]
+def _inferred(method: str, format: LineFormat, path: str, most_bytes: int) -> pyarrow.Schema:
+    """Say which columns a file has; those of an empty file are none."""
+    import pyarrow
+
     try:
-        path = next((path for path in files if not _has_no_lines(format, path)), path)
-        return format.read(path, None, None).schema
+        if _has_no_lines(format, path):
+            return pyarrow.schema([])
+        return format.infer(path, most_bytes)
+    except LineError as error:
+        raise InputError(f"{method}(): {path}, {error}", path=path) from error
     except (OSError, ValueError) as error:
         raise InputError(f"{method}(): {path}: {error}", path=path) from error
+
+
+def _unified(
+    method: str, format: LineFormat, folders: Folders, inferred: dict[str, pyarrow.Schema], wanted: list[str] | None
+) -> pyarrow.Schema:
+    there = {path: schema for path, schema in inferred.items() if schema.names}
+    folders.refuse_some(there)
+    texts = is_text if isinstance(format, JsonFormat) else None
+    return unify_schemas(method, there.items(), wanted, "name its type in schema=, such as 'utf8'", texts)
+
+
+def _refuse_missing(method: str, format: CsvFormat, files: list[str], schema: pyarrow.Schema) -> None:
+    """Refuse a column of a schema that no file has: it is misspelt, or the header is."""
+    names: list[str] = []
+    for path in files:
+        try:
+            names = list(dict.fromkeys([*names, *format.names(path)]))
+        except LineError as error:
+            raise InputError(f"{method}(): {path}, {error}", path=path) from error
+        except (OSError, ValueError) as error:
+            raise InputError(f"{method}(): {path}: {error}", path=path) from error
+        if set(schema.names) <= set(names):
+            return
+    for name in schema.names:
+        if names and name not in names:
+            raise InputError(
+                f"{method}(): no file has column {name!r} of the schema; there are {', '.join(map(repr, names))}",
+                path=files[0],
+            )
 
 
 def _has_no_lines(format: LineFormat, path: str) -> bool:

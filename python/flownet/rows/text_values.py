@@ -81,7 +81,8 @@ class Texts:
         import pyarrow
 
         types = pyarrow.types
-        if types.is_date(data_type):
+        if types.is_date(data_type) or types.is_timestamp(data_type):
+            # pyarrow reads "...Z" from JSON as if it had no zone; a cast refuses a text that has one too many or none.
             return _dates if self.dates else None
         if types.is_time(data_type):
             return _times if self.dates else None

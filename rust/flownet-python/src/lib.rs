@@ -71,8 +71,8 @@ mod _flownet {
     use super::metrics::PyJobMetrics;
     #[pymodule_export]
     use super::rows::{
-        PyRowBatch, PyRowSchema, rows_after_agg, rows_after_join, rows_after_steps, rows_kept, rows_of, rows_schema,
-        rows_time,
+        PyRowBatch, PyRowSchema, csv_records, csv_starts, json_fault, rows_after_agg, rows_after_join,
+        rows_after_steps, rows_kept, rows_of, rows_schema, rows_time,
     };
     #[pymodule_export]
     use super::settings::{check_settings, settings};

@@ -20,12 +20,15 @@ mod aggregate;
 mod batch;
 mod build;
 mod column;
+mod csv;
 mod event_time;
 mod exit;
 pub mod expr;
+mod finite;
 mod floats;
 mod gathered;
 mod join;
+mod json_depth;
 mod key;
 mod keyed;
 mod lane;
@@ -51,8 +54,11 @@ pub use self::aggregate::{
 pub use self::batch::RowBatch;
 pub use self::build::{Foreign, batch_by_batch, chain, is_of_rows, schema};
 pub use self::column::Rows;
+pub use self::csv::{CsvBlock, CsvFault, csv_records, csv_starts, write_csv};
 pub use self::exit::RowsExit;
+pub use self::finite::not_finite;
 pub use self::join::{Carried, JoinError, JoinSchemas};
+pub use self::json_depth::json_too_deep;
 pub use self::key::{KeyHasher, NoKey};
 pub use self::layout::{Layout, UnsupportedType};
 pub use self::medium::{

@@ -96,13 +96,6 @@ def test_lines_of_json_are_what_polars_reads(tmp_path: Path) -> None:
     assert json(tmp_path / "out") == table.to_pylist()
 
 
-def test_what_json_has_no_number_for_is_null(tmp_path: Path) -> None:
-    env = fn.Environment(parallelism=1)
-    env.from_arrow(pa.table({"f": [float("nan"), float("inf"), 1.0]})).write_json(tmp_path / "out")
-    env.execute(workers=0)
-    assert (tmp_path / "out" / "part-0.jsonl").read_text() == '{"f":null}\n{"f":null}\n{"f":1.0}\n'
-
-
 def test_row_groups_are_as_large_as_they_were_asked_for(tmp_path: Path) -> None:
     env = fn.Environment(parallelism=1)
     env.from_arrow(pa.table({"n": range(100_000)})).write_parquet(tmp_path / "out", row_group_rows=30_000)

@@ -47,7 +47,7 @@ def test_each_row_is_read_once_whoever_reads_it(method: str, files: int, workers
 
 
 def test_csv_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    table = pa.table({"na": ["null", None, "NA"], **{name: MANY[name] for name in MANY.column_names}})
+    table = pa.table({"na": ["", None, "NA"], **{name: MANY[name] for name in MANY.column_names}})
     env = fn.Environment(parallelism=1)
     env.from_arrow(table).write_csv(tmp_path / "out")
     env.execute(workers=0)
@@ -126,7 +126,11 @@ def test_a_text_of_a_column_that_nobody_wants_is_not_looked_at(tmp_path: Path) -
     ("lines", "wanted", "text", "says"),
     [
         ("json", "date", "26.11.2026", "column 'it': .*'26.11.2026' as a scalar of type date32"),
-        ("csv", "date", "26.11.2026", "column #0: Row #2: .* date32.*'26.11.2026'"),
+        ("csv", "date", "26.11.2026", "column 'it', which is date: invalid value '26.11.2026'"),
+        ("json", "timestamp[ms]", "2026-11-26T00:00:00Z", "column 'it': .*expected no zone offset"),
+        ("csv", "timestamp[ms]", "2026-11-26T00:00:00Z", "column 'it', which is timestamp.ms.: expected no zone"),
+        ("json", "timestamp[ms, UTC]", "2026-11-26T00:00:00", "column 'it': .*expected a zone offset"),
+        ("csv", "timestamp[ms, UTC]", "2026-11-26T00:00:00", "column 'it', which is .*: expected a zone offset"),
         ("json", "time[s]", "24:00:00", "column 'it': .*'1970-01-01T24:00:00'"),
         ("json", "time[s]", "10:00:00.5", "column 'it': .*would lose data"),
         ("json", "duration[us]", "P1D", "column 'it': .*'P1D' is no duration, such as 'PT1.5S'"),
@@ -148,7 +152,7 @@ def test_a_text_that_is_none_of_the_type_names_file_and_column(
     getattr(env, f"read_{lines}")(path, schema={"it": wanted}).collect()
     with pytest.raises(OperatorError, match=says) as raised:
         env.execute()
-    assert f"behind row 0 of {path}: " in str(raised.value)
+    assert f"behind row 0 of {path}: line {2 if lines == 'csv' else 1}: " in str(raised.value)
     assert "Traceback" not in str(raised.value)
 
 
@@ -171,7 +175,7 @@ def test_a_file_without_a_byte_has_no_rows_where_there_is_no_header(env: fn.Envi
     rows = env.read_csv(tmp_path, schema={"n": "int64"}, header=False).collect()
     env.execute()
     assert rows.to_arrow()["n"].to_pylist() == [1]
-    with pytest.raises(InputError, match=r"0\.csv: Empty CSV file"):
+    with pytest.raises(InputError, match=r"0\.csv, line 1: there is no header: the file is empty"):
         env.read_csv(tmp_path)
 
 
@@ -208,24 +212,38 @@ def test_rows_go_on_behind_those_that_were_read(method: str, tmp_path: Path) -> 
     assert set(collected.to_arrow()["count"].to_pylist()) == {1}
 
 
+GIVEN = {"n": "int64", "text": "utf8", "ms": "int64"}
+
+
 @pytest.mark.parametrize(
     ("method", "name", "text", "says"),
     [
-        ("read_csv", "001.csv", "n,text,ms\n1,a,2\n2,b,x\n", r"001\.csv: .*column.*int64.*'x'"),
-        ("read_csv", "001.csv", "n,text,ms\n1,a\n", r"001\.csv: .*Expected 3 columns, got 2"),
-        ("read_csv", "001.csv", "n,text\n1,a\n", r"001\.csv: .*'ms'"),
-        ("read_json", "001.jsonl", '{"n": 1}\n{"n": "x"}\n', r"001\.jsonl: .*/n"),
-        ("read_json", "001.jsonl", '{"n": 1\n', r"001\.jsonl: "),
+        ("read_csv", "001.csv", "n,text,ms\n1,a,2\n2,b,x\n", "line 3: column 'ms', which is int64: invalid value 'x'"),
+        ("read_csv", "001.csv", 'n,text,ms\n1,"a\nb",2\n2,b,x\n', "line 4: column 'ms', which is int64: invalid value"),
+        ("read_csv", "001.csv", "n,text,ms\r1,a,2\r2,b,x\r", "line 3: column 'ms', which is int64: invalid value 'x'"),
+        ("read_csv", "001.csv", "n,text,ms\n1,a,2\n\n1,a\n", "line 4: Expected 3 columns, got 2: 1,a"),
+        ("read_csv", "001.csv", 'n,text,ms\n1,a,2\n2,"b,3\n4,d,5\n', "line 3: a quote is opened and never closed"),
+        ("read_csv", "001.csv", 'n,text,ms\n1,"a\n2,"b,3\n', r"line 3: a closing quote .*\(it is opened in line 2\)"),
+        ("read_csv", "001.csv", "n,text,ms\n1,caf\udce9,2\n", "line 2: column 'text', which is utf8: invalid UTF8"),
+        (
+            "read_json",
+            "001.jsonl",
+            '{"n": 1}\n{"n": "x"}\n',
+            "line 2: column 'n', which is int64: Column./n. changed from",
+        ),
+        ("read_json", "001.jsonl", '{"n": 1}\n{"text": "caf\udce9"}\n', "line 2: it is not UTF-8"),
+        ("read_json", "001.jsonl", '{"n": 1}\n{"n": 1.5}\n', "line 2: column 'n', which is int64: .*parse:1.5"),
+        ("read_json", "001.jsonl", '\n{"n": 1\n', "line 2: "),
     ],
 )
 def test_a_line_that_does_not_fit_is_named_with_its_file(
     method: str, name: str, text: str, says: str, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", 2)
-    (tmp_path / "in" / name).write_text(text)
+    (tmp_path / "in" / name).write_text(text, errors="surrogateescape", newline="")
     env = fn.Environment()
-    getattr(env, method)(tmp_path / "in").collect()
-    with pytest.raises(OperatorError, match=says) as raised:
+    getattr(env, method)(tmp_path / "in", schema=GIVEN).collect()
+    with pytest.raises(OperatorError, match=rf"behind row \d+ of .*{name.replace('.', '[.]')}: {says}") as raised:
         env.execute(workers=0)
     assert raised.value.operator == method
 
@@ -245,7 +263,12 @@ MISTAKES: dict[str, tuple[Callable[[fn.Environment, Path], object], type[Excepti
     "schema": (lambda env, path: env.read_csv(path / "in", schema={"n": "int65"}), PlanError, "read_csv: .*int65"),
     "header": (lambda env, path: env.read_csv(path / "in", header=False), PlanError, "header=False. needs schema="),
     "delimiter": (lambda env, path: env.read_csv(path / "in", delimiter="||"), ConfigError, "one character of ASCII"),
-    "broken": (lambda env, path: env.read_json(path / "in" / "000.csv"), InputError, "000.csv: JSON parse error"),
+    "broken": (lambda env, path: env.read_json(path / "in" / "000.csv"), InputError, "000.csv, line 1: Invalid value"),
+    "misspelt": (
+        lambda env, path: env.read_csv(path / "in", schema={"n": "int64", "txt": "utf8"}),
+        InputError,
+        "no file has column 'txt' of the schema; there are 'n', 'text', 'ms'",
+    ),
     "filter": (lambda env, path: env.read_csv(path / "in", filter="n > 3"), PlanError, "takes an expression"),  # type: ignore[arg-type]
 }
 

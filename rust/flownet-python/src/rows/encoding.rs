@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use arrow_array::RecordBatch;
 use arrow_json::writer::{LineDelimited, WriterBuilder as JsonBuilder};
 use arrow_schema::{ArrowError, SchemaRef};
-use flownet_rows::{BATCH_ROWS, RowBatch};
+use flownet_rows::{BATCH_ROWS, RowBatch, not_finite, write_csv};
 use flownet_runtime::TaskError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -117,12 +117,17 @@ fn write_lines(
 
 fn csv(batch: &RecordBatch, delimiter: u8) -> Result<Vec<u8>, ArrowError> {
     let mut lines = Vec::new();
-    let builder = arrow_csv::WriterBuilder::new().with_header(false).with_delimiter(delimiter);
-    builder.build(&mut lines).write(batch)?;
+    write_csv(batch, delimiter, &mut lines)?;
     Ok(lines)
 }
 
 fn json(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+    if let Some((name, value)) = not_finite(batch) {
+        return Err(ArrowError::InvalidArgumentError(format!(
+            "write_json: column '{name}' has {value}, which JSON has no number for: make such values null before, or write \
+             their texts, by .cast(\"utf8\"); write_csv and write_parquet have them"
+        )));
+    }
     let mut lines = Vec::new();
     let mut writer = JsonBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut lines);
     writer.write(batch)?;

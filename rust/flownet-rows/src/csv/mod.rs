@@ -1,0 +1,7 @@
+//! Comma-separated values: where records end, and rows as lines.
+
+mod scan;
+mod write;
+
+pub use self::scan::{CsvBlock, CsvFault, csv_records, csv_starts};
+pub use self::write::write_csv;
