@@ -81,11 +81,12 @@ pub trait Chain: Send {
         Ok(())
     }
 
-    /// The input has ended, `drain` if it came to its own end. Whether the chain has, too: otherwise it waits for what it is
-    /// told of by the bell, and is asked again behind each.
-    fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<bool, TaskError> {
-        let _ = (drain, now_ms, out);
-        Ok(true)
+    /// The input has ended, `drain` if it came to its own end. If the chain has, too, it answers with its own `drain`: a chain
+    /// that leaves work to the next run has not come to its own end. Otherwise it waits for what it is told of by the bell, and
+    /// is asked again behind each.
+    fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<Option<bool>, TaskError> {
+        let _ = (now_ms, out);
+        Ok(Some(drain))
     }
 
     /// When `on_timer` is wanted next, in milliseconds of wall-clock time since the epoch.

@@ -220,7 +220,10 @@ impl<C: Chain + ?Sized> Task<C> {
             Step::Wait(limit) => Step::Wait(shorter(timer, limit)),
             Step::Held(limit) => Step::Held(shorter(timer, limit)),
             Step::Align(limit) => Step::Align(shorter(timer, limit)),
-            Step::End { drain } if !self.chain_ends(drain)? => Step::Wait(timer),
+            Step::End { drain } => match self.chain_ends(drain)? {
+                Some(drain) => Step::End { drain },
+                None => Step::Wait(timer),
+            },
             done => done,
         })
     }
@@ -228,16 +231,19 @@ impl<C: Chain + ?Sized> Task<C> {
     /// No more data will come, only barriers.
     #[cold]
     fn data_ends(&mut self, drain: bool) -> Result<(), TaskError> {
-        let has_ended = self.chain_ends(drain)?;
-        self.ending = (!has_ended).then_some(drain);
-        if has_ended { self.end_data(drain) } else { Ok(()) }
+        let ended = self.chain_ends(drain)?;
+        self.ending = ended.is_none().then_some(drain);
+        ended.map_or(Ok(()), |drain| self.end_data(drain))
     }
 
-    /// The input has ended; whether the chain has nothing left to do.
+    /// The input has ended; how the chain ends, once it has nothing left to do.
     #[cold]
-    fn chain_ends(&mut self, drain: bool) -> Result<bool, TaskError> {
+    fn chain_ends(&mut self, drain: bool) -> Result<Option<bool>, TaskError> {
         self.switch(TimeState::Busy);
-        Ok(self.ended.is_some() || self.chain.end_input(drain, self.cx.clock.now_ms(), &mut self.outputs)?)
+        match self.ended {
+            Some(drain) => Ok(Some(drain)),
+            None => self.chain.end_input(drain, self.cx.clock.now_ms(), &mut self.outputs),
+        }
     }
 
     /// The input has ended: so does time, if it came to its own end, and so do the outputs.

@@ -218,3 +218,39 @@ def test_checkpoints_that_overtake_are_refused_by_name(setting: dict[str, Any], 
     with pytest.raises(errors.PlanError, match=r"operator 'until' \(iterate\) has .* leave out unaligned") as caught:
         job(tmp_path, "by key", **setting).execute()
     assert caught.value.operator == "until"
+
+
+def lap(record: tuple[int, int]) -> tuple[int, int]:
+    return record[0], record[1] + 1
+
+
+class Slowly:
+    """Yields numbers of one split, slowly."""
+
+    def __call__(self, split: int, position: int | None) -> Iterator[tuple[int, tuple[int, int]]]:
+        for number in range(position or 0, 100):
+            yield number + 1, (number, 0)
+            time.sleep(0.005)
+
+
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_a_stop_keeps_what_goes_round_when_a_source_subtask_has_nothing_left(
+    parallelism: int, workers: int, tmp_path: Path
+) -> None:
+    def job() -> fn.Environment:
+        env = fn.Environment(parallelism=parallelism)
+        env.enable_checkpointing("50ms", storage=tmp_path / "kept")
+        numbers = env.from_resumable(Slowly(), splits=[0])
+        laps = numbers.iterate(lambda each: each.key_by(lambda record: record[0]).map(lap), until=lambda r: r[1] == 10)
+        laps.map(str).write_text(tmp_path / "out")
+        return env
+
+    stops = 0
+    for _ in range(3):
+        with job().execute_async(workers) as running:
+            time.sleep(0.2)
+            running.stop()
+            stops += running.wait().records > 0
+    assert stops > 0
+    job().execute(workers)
+    assert sorted(lines(tmp_path / "out")) == sorted(str((number, 10)) for number in range(100))

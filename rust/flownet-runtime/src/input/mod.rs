@@ -395,12 +395,13 @@ impl TaskInput {
             }
             Event::EndOfPartition => {
                 // One that was stopped has more to bring, in the run that goes on: event time waits for it where it is.
-                if channel.ended == Some(true) {
+                let has_come_to_its_end = channel.ended == Some(true);
+                if has_come_to_its_end {
                     let signal = self.valve.on_end(index);
                     self.signal(signal);
                 }
                 if let Some(rounds) = &mut self.rounds {
-                    let passing = rounds.on_end(index).map_err(ExchangeFailure::other)?;
+                    let passing = rounds.on_end(index, has_come_to_its_end).map_err(ExchangeFailure::other)?;
                     self.signals.extend(passing.into_iter().map(Signal::Round));
                 }
                 self.on_end(index)?;

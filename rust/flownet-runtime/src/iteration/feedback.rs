@@ -8,6 +8,8 @@
 //! - F4: nothing is on disk under a name: what a process leaves behind when it dies, the system takes back.
 //! - F5: what is kept for a checkpoint are the records that were here, in their order, when the head took it, and those that
 //!   were pushed from then until the tail did; taking them from here changes nothing of that. Rounds are not kept.
+//! - F6: what a head leaves to the next run stays here, with what is pushed afterwards: the head may end by one checkpoint
+//!   while its tail, which hears of other heads, takes part in more.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -76,6 +78,8 @@ pub(crate) enum FeedbackEnd {
     Over,
     /// What circulated was given up, or its head is gone.
     GivenUp,
+    /// The head leaves what is here, and what comes, to the next run: checkpoints keep it.
+    Left,
 }
 
 #[derive(Debug)]
@@ -95,7 +99,7 @@ impl Feedback {
     fn push(&self, item: Item, memory: u64, disk: u64) -> Result<(), FeedbackEnd> {
         let bell = {
             let mut queue = self.lock();
-            if let Some(end) = queue.end {
+            if let Some(end) = queue.end.filter(|end| *end != FeedbackEnd::Left) {
                 queue.given_up += item.records();
                 return Err(end);
             }
@@ -136,17 +140,30 @@ impl Feedback {
         if !unsent.is_empty() {
             records.push(Stored::Memory(Arc::new(unsent.to_vec())));
         }
-        records.extend(queue.items.iter().filter_map(|item| match item {
-            Item::Records { bytes, .. } => Some(bytes.clone()),
-            Item::Round(_) => None,
-        }));
+        records.extend(queue.waiting());
         queue.kept = Some(Kept { checkpoint_id, records });
+    }
+
+    /// F6: the head is done, with these records before all others that were taken from here and not sent.
+    fn leave(&self, unsent: &[u8], count: u64) {
+        let mut queue = self.lock();
+        if queue.end.is_none() {
+            queue.end = Some(FeedbackEnd::Left);
+            queue.bell = None;
+            if count > 0 {
+                queue.records += count;
+                queue.memory_bytes += unsent.len() as u64;
+                queue.items.push_front(Item::Records { count, bytes: Stored::Memory(Arc::new(unsent.to_vec())) });
+            }
+        }
     }
 
     fn end(&self, end: FeedbackEnd) {
         let items = {
             let mut queue = self.lock();
-            queue.end.get_or_insert(end);
+            if *queue.end.get_or_insert(end) == FeedbackEnd::Left {
+                return;
+            }
             queue.given_up += queue.records;
             (queue.records, queue.memory_bytes, queue.disk_bytes, queue.bell) = (0, 0, 0, None);
             self.has_more.store(false, Ordering::Release);
@@ -161,6 +178,15 @@ impl Feedback {
 }
 
 impl Queue {
+    /// The records that wait.
+    fn waiting(&self) -> Vec<Stored> {
+        let records = self.items.iter().filter_map(|item| match item {
+            Item::Records { bytes, .. } => Some(bytes.clone()),
+            Item::Round(_) => None,
+        });
+        records.collect()
+    }
+
     /// Small pieces become one.
     fn append(&mut self, item: Item) {
         if let Item::Records { count, bytes: Stored::Memory(bytes) } = &item
@@ -266,7 +292,7 @@ impl FeedbackWriter {
         };
         match self.feedback.push(Item::Records { count, bytes: stored }, memory, disk) {
             Err(FeedbackEnd::Over) => Err(IterationFault::Over),
-            Ok(()) | Err(FeedbackEnd::GivenUp) => Ok(()),
+            Ok(()) | Err(FeedbackEnd::GivenUp | FeedbackEnd::Left) => Ok(()),
         }
     }
 
@@ -283,14 +309,17 @@ impl FeedbackWriter {
         self.flush()?;
         let (kept, end) = {
             let mut queue = self.feedback.lock();
-            (queue.kept.take_if(|kept| kept.checkpoint_id == checkpoint_id), queue.end)
+            let kept = queue.kept.take_if(|kept| kept.checkpoint_id == checkpoint_id).map(|kept| kept.records);
+            // F6: a head that has left takes no more checkpoints at last, and nothing more from here.
+            let left = (queue.end == Some(FeedbackEnd::Left)).then(|| queue.waiting());
+            (kept.or(left), queue.end)
         };
         let Some(kept) = kept else {
             // The head is at its end, and takes none.
             return if end.is_some() { Ok(Vec::new()) } else { Err(IterationFault::Checkpoint { checkpoint_id }) };
         };
         let mut records = Vec::new();
-        for stored in kept.records {
+        for stored in kept {
             let piece = read_back(stored)?;
             let mut rest = piece.as_slice();
             while let Some((record, left)) = split_record(rest) {
@@ -399,16 +428,29 @@ impl FeedbackReader {
         self.feedback.keep(checkpoint_id, &self.piece[self.at..]);
     }
 
+    /// Leaves what is there, and what comes, to the next run (F6).
+    pub(crate) fn leave(&mut self) {
+        let count = self.unsent();
+        self.feedback.leave(&self.piece[self.at..], count);
+        (self.piece, self.at) = (Vec::new(), 0);
+    }
+
     /// Ends the loop: what is there, and what comes, is given up.
     pub(crate) fn end(&mut self, end: FeedbackEnd) {
-        let mut left = 0;
-        while let Some((_, rest)) = split_record(&self.piece[self.at..]) {
-            left += 1;
-            self.at = self.piece.len() - rest;
-        }
-        self.feedback.lock().given_up += left;
+        let given_up = self.unsent();
+        self.feedback.lock().given_up += given_up;
         (self.piece, self.at) = (Vec::new(), 0);
         self.feedback.end(end);
+    }
+
+    /// Records that were taken from the queue and not sent.
+    fn unsent(&self) -> u64 {
+        let (mut count, mut rest) = (0, &self.piece[self.at..]);
+        while let Some((_, left)) = split_record(rest) {
+            count += 1;
+            rest = &rest[rest.len() - left..];
+        }
+        count
     }
 }
 
@@ -555,6 +597,29 @@ mod tests {
             let found: Vec<_> = std::iter::from_fn(|| take(&mut again)).collect();
             prop_assert_eq!(found, expected, "F5");
         }
+    }
+
+    #[test]
+    fn what_a_head_has_left_is_in_every_checkpoint_until_its_tail_ends() {
+        let (mut writer, mut reader) = ends(ROOMY);
+        (0..3).for_each(|n| push(&mut writer, 0, &[n]).unwrap());
+        writer.flush().unwrap();
+        assert_eq!(take(&mut reader), Some(Taken::Record(0, vec![0])), "it is on its way, and comes back");
+        reader.keep(6);
+        assert_eq!(take(&mut reader), Some(Taken::Record(0, vec![1])));
+        reader.leave();
+        assert_eq!(writer.kept(6).unwrap().len(), 2, "as it was when the head took it");
+        reader.keep(7);
+        drop(reader);
+        assert_eq!(writer.kept(7).unwrap().len(), 1);
+        push(&mut writer, 0, &[0]).unwrap();
+        let later: Vec<_> = (8..10).map(|id| writer.kept(id).unwrap()).collect();
+        let (mut other, mut again) = ends(ROOMY);
+        later[1].iter().for_each(|record| other.restore(record).unwrap());
+        other.flush().unwrap();
+        let found: Vec<_> = std::iter::from_fn(|| take(&mut again)).collect();
+        assert_eq!(found, [Taken::Record(0, vec![2]), Taken::Record(0, vec![0])]);
+        assert_eq!((&later[0], writer.given_up()), (&later[1], 0));
     }
 
     #[test]

@@ -19,8 +19,10 @@ enum State {
     Open,
     /// This round is on its way.
     Round(u64),
-    /// Nothing circulates any more, or it was given up.
+    /// Nothing circulates any more.
     Over,
+    /// What circulates was given up.
+    GivenUp,
 }
 
 /// What a head does when a round has come back.
@@ -61,7 +63,9 @@ impl HeadRounds {
         match self.state {
             State::Round(number) if number == round.number => {}
             State::Round(expected) => return Err(UnexpectedRound { found: round.number, expected }),
-            State::Open | State::Over => return Err(UnexpectedRound { found: round.number, expected: 0 }),
+            State::Open | State::Over | State::GivenUp => {
+                return Err(UnexpectedRound { found: round.number, expected: 0 });
+            }
         }
         if round.is_quiet {
             self.state = State::Over;
@@ -74,16 +78,15 @@ impl HeadRounds {
 
     /// What circulates is given up.
     pub(crate) fn give_up(&mut self) {
-        self.state = State::Over;
-    }
-
-    /// Its input goes on.
-    pub(crate) fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state = State::GivenUp;
     }
 
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.state == State::GivenUp
     }
 }
 
@@ -91,6 +94,8 @@ impl HeadRounds {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RoundAligner {
     channels: Vec<Channel>,
+    /// A channel ended because the job was stopped: what its head left to the next run circulates still, so no round passes.
+    is_stopped: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +114,7 @@ impl RoundAligner {
     /// For channels of which these lie within the loop.
     pub(crate) fn new(is_within: impl IntoIterator<Item = bool>) -> Self {
         let channel = |is_within| Channel { has_ended: false, is_within, rounds: VecDeque::new() };
-        Self { channels: is_within.into_iter().map(channel).collect() }
+        Self { channels: is_within.into_iter().map(channel).collect(), is_stopped: false }
     }
 
     /// A channel brought a round: what may pass now. An error if no head sends what it brought.
@@ -122,16 +127,17 @@ impl RoundAligner {
         self.merge()
     }
 
-    /// A channel has ended: nobody waits for it.
-    pub(crate) fn on_end(&mut self, channel: ChannelIndex) -> Result<Vec<Round>, String> {
+    /// A channel has ended, `drain` if it came to its own end: nobody waits for it.
+    pub(crate) fn on_end(&mut self, channel: ChannelIndex, drain: bool) -> Result<Vec<Round>, String> {
         self.channels[channel.index()].has_ended = true;
+        self.is_stopped |= !drain;
         std::iter::from_fn(|| self.merge().transpose()).collect()
     }
 
     /// The next round, if it has come by all channels that are to bring it.
     fn merge(&mut self) -> Result<Option<Round>, String> {
         let is_awaited = |channel: &Channel| channel.rounds.is_empty() && !channel.has_ended;
-        if self.channels.iter().any(is_awaited) {
+        if self.is_stopped || self.channels.iter().any(is_awaited) {
             return Ok(None);
         }
         let mut merged: Option<Round> = None;

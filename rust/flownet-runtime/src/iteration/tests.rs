@@ -135,7 +135,7 @@ impl World {
         {
             for task in &mut tasks[firsts[at]..firsts[at] + step.tasks[at].0] {
                 let outside = ChannelIndex::new(u32::try_from(task.inputs.len() - 1).unwrap());
-                let _ = task.aligner.on_end(outside);
+                let _ = task.aligner.on_end(outside, true);
             }
         }
         Self {
@@ -229,7 +229,7 @@ impl World {
                 Ok(())
             }
             Some(Item::End) => {
-                for round in self.tasks[task].aligner.on_end(index)? {
+                for round in self.tasks[task].aligner.on_end(index, true)? {
                     self.pass(task, round);
                 }
                 let of = &mut self.tasks[task];
@@ -466,7 +466,7 @@ fn rounds_that_nobody_sends_are_errors() {
     assert_eq!(aligner.on_round(channel(0), round(0)), Ok(None));
     assert_eq!(aligner.on_round(channel(0), round(1)), Ok(None));
     assert!(aligner.on_round(channel(0), round(2)).is_err(), "I6");
-    assert_eq!(aligner.on_end(channel(2)), Ok(vec![]));
+    assert_eq!(aligner.on_end(channel(2), true), Ok(vec![]));
     assert!(aligner.on_round(channel(1), round(7)).is_err(), "not the same");
     let mut head = HeadRounds::default();
     assert!(head.on_return(round(0)).is_err(), "none was sent");
@@ -474,4 +474,16 @@ fn rounds_that_nobody_sends_are_errors() {
     assert_eq!(head.on_input_end(), None);
     assert!(head.on_return(round(1)).is_err());
     assert_eq!(head.on_return(round(0)), Ok(Next::End));
+}
+
+#[test]
+fn no_round_passes_where_a_channel_was_stopped() {
+    let (channel, round) = (ChannelIndex::new, Round { number: 0, is_quiet: false });
+    for stopped in [channel(1), channel(2)] {
+        let mut aligner = RoundAligner::new([true, true, false]);
+        assert_eq!(aligner.on_round(channel(0), round), Ok(None));
+        for ended in [channel(1), channel(2)] {
+            assert_eq!(aligner.on_end(ended, ended != stopped), Ok(vec![]), "{stopped} has more in the next run");
+        }
+    }
 }

@@ -356,14 +356,14 @@ impl<M: Medium> Chain for OperatorChain<M> {
         })
     }
 
-    fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<bool, TaskError> {
+    fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<Option<bool>, TaskError> {
         M::attached(out, |token, out| {
             let (Stage { kind, links, .. }, after) = self.stages.split_first_mut().expect("a chain has a head");
-            let Kind::Operator(operator) = kind else { return Ok(true) };
+            let Kind::Operator(operator) = kind else { return Ok(Some(drain)) };
             let mut flow = Flow::new(token, (after, 1), links, &mut self.exits, (out, now_ms));
-            let has_ended = operator.end_input(drain, &mut flow)?;
+            let ended = operator.end_input(drain, &mut flow)?;
             self.end_batch(token, out)?;
-            Ok(has_ended)
+            Ok(ended)
         })
     }
 

@@ -149,7 +149,7 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
     }
 
     fn hold(&mut self, signal: TimeSignal) -> bool {
-        if self.rounds.is_over() {
+        if self.rounds.is_over() || self.rounds.is_given_up() {
             return false;
         }
         if let TimeSignal::Watermark(timestamp_ms) = signal {
@@ -164,7 +164,7 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
 
     /// What was fed back comes first, but for what is before a barrier; and it is left where the loop was given up.
     fn is_full(&self) -> bool {
-        self.reader.has_more() && self.awaited == Awaited::Nothing && !self.rounds.is_over()
+        self.reader.has_more() && self.awaited == Awaited::Nothing && !self.rounds.is_given_up()
     }
 
     fn await_input(&mut self, awaited: Awaited) {
@@ -174,7 +174,7 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
     fn on_arrived(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         // What goes round is about to be given up, or kept: another lap would only keep from the step what comes before the
         // end, which may be much.
-        if self.awaited == Awaited::Stop && self.rounds.is_open() {
+        if self.awaited == Awaited::Stop {
             return Ok(());
         }
         for _ in 0..BATCH_RECORDS {
@@ -197,24 +197,27 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         Ok(())
     }
 
-    fn end_input(&mut self, drain: bool, flow: &mut Flow<'_, '_, M>) -> Result<bool, TaskError> {
+    fn end_input(&mut self, drain: bool, flow: &mut Flow<'_, '_, M>) -> Result<Option<bool>, TaskError> {
         if self.rounds.is_over() {
-            return Ok(true);
+            return Ok(Some(true));
         }
-        if !drain {
+        // A stop gives the whole loop up. A head whose own input has come to its end is no exception: records of other heads
+        // come to it in the run that goes on.
+        if !drain || self.awaited == Awaited::Stop {
             self.rounds.give_up();
-            if !self.takes_checkpoints {
+            if self.takes_checkpoints {
+                self.reader.leave();
+            } else {
                 self.reader.end(FeedbackEnd::GivenUp);
             }
-            // Otherwise the checkpoint that follows has it.
-            return Ok(true);
+            return Ok(Some(false));
         }
         if let Some(round) = self.rounds.on_input_end() {
             flow.emit_round(round)?;
             // What a stop has left there, that came later than the sources' own end.
             self.ring_for_more();
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// The tail writes it out, with what is within the step.

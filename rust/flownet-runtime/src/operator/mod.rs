@@ -297,11 +297,11 @@ pub trait Operator<M: Medium>: Send {
         Ok(false)
     }
 
-    /// Of the head of a task: its input has ended, `drain` if it came to its own end. Whether nothing comes by other ways,
-    /// either; it is asked again behind each [`on_arrived`](Self::on_arrived).
-    fn end_input(&mut self, drain: bool, flow: &mut Flow<'_, '_, M>) -> Result<bool, TaskError> {
-        let _ = (drain, flow);
-        Ok(true)
+    /// Of the head of a task: its input has ended, `drain` if it came to its own end. If nothing comes by other ways, either,
+    /// the head answers with its own `drain`. Otherwise it is asked again behind each [`on_arrived`](Self::on_arrived).
+    fn end_input(&mut self, drain: bool, flow: &mut Flow<'_, '_, M>) -> Result<Option<bool>, TaskError> {
+        let _ = flow;
+        Ok(Some(drain))
     }
 
     /// Whether it may be [full](Self::is_full) at times; asked once.
