@@ -12,13 +12,13 @@ import fractions
 import pathlib
 import re
 import struct
-import sys
 import types
 import uuid
 import weakref
 from typing import Final, Literal
 
 from .classes import PICKLE_HOOKS, slots
+from .loaded_modules import loaded
 
 Kind = Literal["atom", "tuple", "dict", "iterable", "frozen", "fields", "instance", "array", "opaque"]
 
@@ -34,7 +34,7 @@ def kind_of(cls: type) -> tuple[Kind, list[str]]:
         whose fields follow. ``"fields"``: all that can be changed is in the attributes that follow. ``"instance"``: it
         is in their ``__dict__``. ``"array"``: an array of numpy. ``"opaque"``: nobody can tell.
     """
-    numpy = sys.modules.get("numpy")
+    numpy = loaded("numpy")
     if issubclass(cls, _ATOMS):
         return "atom", []
     if numpy is not None and issubclass(cls, numpy.generic | numpy.dtype):

@@ -13,7 +13,6 @@ import dataclasses
 import enum
 import io
 import pickle
-import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from types import FunctionType
@@ -22,6 +21,7 @@ from typing import Any, Literal
 from . import pickling
 from .class_names import class_name, key_name
 from .classes import PICKLE_HOOKS, slots
+from .loaded_modules import loaded
 
 Kind = Literal["tuple", "enum", "flag", "attributes", "model", "opaque"]
 """NamedTuple; Enum; Flag; dataclass or attrs class; pydantic model; anything else, for pickle alone."""
@@ -218,7 +218,7 @@ def _model_key(cls: Any, model: Any) -> tuple[str, ...] | str:
 
 def _pydantic_model() -> Any:
     """Find pydantic's base class, if somebody has imported it."""
-    model = getattr(sys.modules.get("pydantic"), "BaseModel", None)
+    model = getattr(loaded("pydantic"), "BaseModel", None)
     return model if hasattr(model, "model_validate") else None  # from 2.0 on
 
 
@@ -245,7 +245,7 @@ def _own_hook(cls: Any) -> str | None:
 
 def _is_generated(hook: object) -> bool:
     """Say whether a library made the method, which then says nothing that the codec does not know."""
-    attrs = sys.modules.get("attr._make")
+    attrs = loaded("attr._make")
     libraries = [module.__file__ for module in (collections, dataclasses, attrs) if module is not None]
     return _code_file(hook) in libraries
 
