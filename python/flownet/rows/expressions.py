@@ -13,6 +13,28 @@ from ..config import duration_us
 from ..errors import PlanError
 
 
+class _Tree(dict[str, Any]):
+    """An expression as the planner takes it, and how deep it nests."""
+
+    __slots__ = ("depth",)
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        super().__init__(value)
+        self.depth = 1 + _depth(value)
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, _Tree):
+        return value.depth
+    if isinstance(value, dict):
+        return max(map(_depth, value.values()), default=0)
+    return max(map(_depth, value), default=0) if isinstance(value, list | tuple) else 0
+
+
+MOST_DEPTH = 500
+"""Operations that an expression may nest: the planner and each task go down it on their stack."""
+
+
 class Expr:
     """A column of rows, or what is made of some. Made by `col`, `lit` and `when`, and by operators and methods.
 
@@ -29,8 +51,14 @@ class Expr:
 
     __slots__ = ("_name", "_shown", "_value")
 
-    def __init__(self, value: Any, shown: str, name: str | None) -> None:
-        self._value = value
+    def __init__(self, value: dict[str, Any], shown: str, name: str | None) -> None:
+        self._value = _Tree(value)
+        if self._value.depth > MOST_DEPTH:
+            depth = self._value.depth
+            raise PlanError(
+                f"the expression {shown:.60}... nests {depth} operations, at most {MOST_DEPTH} are allowed: "
+                "compute parts of it as columns of their own first, with with_columns()"
+            )
         self._shown = shown
         self._name = name
 

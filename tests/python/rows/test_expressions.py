@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import flownet as fn
 from flownet.errors import OperatorError, PlanError
+from flownet.rows.expressions import MOST_DEPTH
 
 Make = Callable[[Any], Any]
 
@@ -252,3 +253,20 @@ def test_written_values_take_the_type_of_what_they_stand_beside() -> None:
         "ms": "timestamp[ms]",
         "us": "timestamp[us]",
     }
+
+
+def test_an_expression_that_nests_too_deep_is_refused_and_none_below_that_fails() -> None:
+    rows = pa.table({"a": [1, 2]})
+
+    def nested(depth: int) -> fn.Expr:
+        expression = fn.col("a")
+        for _ in range(depth - 1):
+            expression = expression + 1
+        return expression
+
+    result = fn.Environment().from_arrow(rows).select(b=nested(MOST_DEPTH)).to_arrow()
+    assert result.column("b").to_pylist() == [MOST_DEPTH, MOST_DEPTH + 1]
+    wide = fn.col("a").is_in(list(range(10_000))) | (fn.col("a") > 3)
+    assert fn.Environment().from_arrow(rows).filter(wide).to_arrow().num_rows == 2, "width is no depth"
+    with pytest.raises(fn.errors.PlanError, match=rf"nests {MOST_DEPTH + 1} operations.*with_columns"):
+        nested(4_000)
