@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import os
 import random
 import re
 import socketserver
@@ -449,3 +451,20 @@ def test_the_examples_of_the_guide_give_what_they_say(block: str, capsys: pytest
     (said,) = re.findall(r"^print.*# (.*)$", block.strip(), re.MULTILINE)
     exec(block, {})
     assert capsys.readouterr().out.strip() == said
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_call_that_ends_the_event_loop_leaves_no_descriptor_open(error: type[BaseException]) -> None:
+    async def fail(record: int) -> int:
+        raise error()
+
+    def run_and_count() -> int:
+        env = fn.Environment()
+        env.from_collection([1]).map_async(fail).collect()
+        with pytest.raises(errors.OperatorError, match=error.__name__):
+            env.execute()
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    run_and_count()
+    assert max(run_and_count() for _ in range(20)) <= min(run_and_count() for _ in range(3)) + 1

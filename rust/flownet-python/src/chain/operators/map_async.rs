@@ -402,6 +402,8 @@ impl Operator<PythonMedium> for MapAsync {
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let Some(calls) = self.calls.take() else { return Ok(()) };
         let closed = calls.runner.bind(py).call_method0(intern!(py, "close"));
+        // An error that came too late holds frames of the runner, which holds the answers, and these the task's waker.
+        drop(calls.answers.get().take());
         closed.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 }
