@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .context import TaskContext
-from .row_sink import BATCHES, Prepared, RowSink, quoted
+from .row_sink import BATCHES, Prepared, Row, RowSink, quoted
 
 _WAIT_SECONDS = 30
 """How long a commit waits for others that write to the database: the sink's other subtasks, for one."""
@@ -23,6 +23,10 @@ class SqliteSink(RowSink):
     of what was committed are in a table beside it, ``flownet_batches``, which grows by a row for each subtask and
     checkpoint. Until then the rows are part of the checkpoint. Without checkpoints all rows are committed at the end of
     the input. All workers must see the file, so they run on one machine.
+
+    If the table has constraints or triggers of its own, the rows of a checkpoint are inserted and rolled back before
+    the checkpoint counts: rows that the table refuses fail the job then. A row that conflicts with one that another
+    subtask has not committed yet is found at the commit alone.
 
     Parameters
     ----------
@@ -68,13 +72,48 @@ class SqliteSink(RowSink):
         """Make the tables."""
         self._rows = []
         with _Database(self._path) as database:
-            columns = ", ".join(map(quoted, self._columns))
-            unique = f", primary key ({', '.join(map(quoted, self._key))})" if self._key else ""
             database.execute("begin immediate")
-            database.execute(f"create table if not exists {quoted(self._table)} ({columns}{unique})")
+            database.execute(f"create table if not exists {self._definition()}")
             database.execute(f"create table if not exists {BATCHES} (name text primary key) without rowid")
             # What does not fit the table that is there is told before the first record.
             database.execute(f"explain {self._insertion(quoted(self._table), '?')}", (None,) * len(self._columns))
+
+    def prepare_commit(self) -> Prepared | None:
+        """Hand the rows to the checkpoint, if the table takes them."""
+        prepared = super().prepare_commit()
+        if prepared is not None:
+            self._try(prepared[1])
+        return prepared
+
+    def _try(self, rows: list[Row]) -> None:
+        """Insert rows and roll that back, if the table may refuse them."""
+        statement, refused = self._insertion(quoted(self._table), "?"), None
+        with _Database(self._path) as database:
+            if not self._may_refuse(database):
+                return
+            database.execute("begin immediate")
+            for row in rows:
+                try:
+                    database.execute(statement, row)
+                except sqlite3.Error as error:
+                    refused = f"table {self._table!r} refuses row {row!r:.200}: {error}", error
+                    break
+            database.execute("rollback")
+        if refused is not None:
+            raise ValueError(refused[0]) from refused[1]
+
+    def _may_refuse(self, database: sqlite3.Connection) -> bool:
+        """Tell whether the table is another one than the sink makes, or has an index or a trigger."""
+        found = database.execute(
+            "select type, sql from sqlite_master where tbl_name = ? collate nocase and sql is not null", (self._table,)
+        )
+        return [tuple(each) for each in found] != [("table", f"CREATE TABLE {self._definition()}")]
+
+    def _definition(self) -> str:
+        """Write the table that the sink makes."""
+        columns = ", ".join(map(quoted, self._columns))
+        unique = f", primary key ({', '.join(map(quoted, self._key))})" if self._key else ""
+        return f"{quoted(self._table)} ({columns}{unique})"
 
     def commit(self, prepared: Prepared) -> None:
         """Write rows, unless those of that name are there."""
@@ -85,9 +124,19 @@ class SqliteSink(RowSink):
                 database.executemany(self._insertion(quoted(self._table), "?"), rows)
 
     def _refusal(self, value: Any) -> str | None:
+        if isinstance(value, str) and not _is_encodable(value):
+            return f"SQLite has no value for a text with half of a surrogate pair, {value!r:.60}"
         if isinstance(value, _KINDS) and not (isinstance(value, int) and not -_LARGEST <= value < _LARGEST):
             return None
         return f"SQLite has no value for {type(value).__name__} {value!r:.60}"
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _KINDS = (int, float, str, bytes, type(None))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import errors
+from flownet import _flownet, errors
 
 from .disturbed import FailsOnce
 
@@ -67,6 +67,7 @@ def test_a_batch_that_is_committed_again_changes_nothing(tmp_path: Path) -> None
     [
         ((1, object), r"column 'b' of .*: SQLite has no value for type"),
         ((1, 2**63), r"SQLite has no value for int 9223372036854775808"),
+        (("\ud800x", 1), r"SQLite has no value for a text with half of a surrogate pair, '.ud800x'"),
         ((1,), "has 1 values for 2 columns"),
         ({"a": 1, "b": 2, "c": 3}, "has a column 'c', which the sink has not"),
         ({"a": 1}, "KeyError: 'b'"),
@@ -81,6 +82,39 @@ def test_a_row_that_cannot_be_written_fails_the_job_before_a_checkpoint_has_it(
     with pytest.raises(errors.OperatorError, match=text):
         env.execute()
     assert rows(tmp_path / "out.db", "select * from t") == []
+
+
+@pytest.mark.parametrize(
+    ("table", "bad", "text"),
+    [
+        ("create table t (a, b not null)", (7, None), "NOT NULL constraint failed: t.b"),
+        ("create table t (a, b check (b > 0))", (7, -1), "CHECK constraint failed"),
+        ("create table t (a unique, b)", (2, 2), "UNIQUE constraint failed: t.a"),
+        ("create table t (a int, b int) strict", (7, "x"), "cannot store TEXT value in INT column t.b"),
+        (
+            "create table t (a, b); create trigger r before insert on t when new.a = 7 "
+            "begin select raise(abort, 'not seven'); end",
+            (7, 1),
+            "not seven",
+        ),
+        ("create table t (a, b); create unique index i on t (a)", (2, 2), "UNIQUE constraint failed: t.a"),
+    ],
+)
+def test_rows_that_the_table_refuses_fail_the_job_before_a_checkpoint_has_them(
+    table: str, bad: tuple[Any, ...], text: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.db"
+    database = sqlite3.connect(path)
+    database.executescript(table)
+    database.close()
+    env = fn.Environment(restart="fixed:1:10ms")
+    env.enable_checkpointing("30ms", storage=tmp_path / "checkpoints")
+    records: list[tuple[Any, ...]] = [(1, 1), (2, 1), bad]
+    env.from_collection(records).sink_to(fn.SqliteSink(path, "t", columns=["a", "b"]))
+    with pytest.raises(errors.CheckpointError, match=f"table 't' refuses row .*: {text}"):
+        env.execute()
+    assert _flownet.checkpoints(str(tmp_path / "checkpoints")) == []
+    assert rows(path, "select * from t") == []
 
 
 def test_a_table_that_does_not_fit_is_told_before_the_first_record(tmp_path: Path) -> None:
