@@ -184,7 +184,7 @@ class Client:
         """Ask a job to end as it is, as `Job.cancel` does."""
         self._act(job, "cancel", {})
 
-    def stop(self, job: str, *, drain: bool = True, savepoint: str | None = None) -> None:
+    def stop(self, job: str, *, drain: bool | None = None, savepoint: str | None = None) -> None:
         """Ask a job to end well, as `Job.stop` does."""
         self._act(job, "stop", {"drain": drain, "savepoint": savepoint})
 

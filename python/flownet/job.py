@@ -218,8 +218,7 @@ class Job:
         return None
 
     def _stop_at_signal(self, watcher: Watcher) -> None:
-        # What waits for time is kept for the run that goes on from here.
-        self.stop(drain=not self._resumes)
+        self.stop()
         self._is_stopping = True
         watcher.say(
             f"job {self.status().name!r}: stopping: sources end, what is in flight is worked off, sinks complete; "
@@ -407,7 +406,7 @@ class Job:
             raise TimeoutError(f"no savepoint within {timeout} s")
         return Savepoint(**saved)
 
-    def stop(self, *, drain: bool = True, savepoint: str | os.PathLike[str] | None = None) -> None:
+    def stop(self, *, drain: bool | None = None, savepoint: str | os.PathLike[str] | None = None) -> None:
         """Ask the job to end well: its sources end, what is in flight is worked off, sinks flush and complete.
 
         Returns at once; `wait` then returns the result, as of a job whose sources had ended by themselves. A source
@@ -418,8 +417,10 @@ class Job:
         Parameters
         ----------
         drain
-            Whether windows that are open and timers that are pending fire, as at the end of the input. If not, what
-            they would have given is lost, but for a job with checkpoints, which goes on from there.
+            Whether windows that are open and timers that are pending fire, as at the end of the input. After a drain
+            there is nothing left to do: a run that begins from the checkpoints or the savepoint reads nothing. Without
+            a drain a job with checkpoints resumes where it stopped, and one without loses what they would have given.
+            Default: None, which drains unless the job has checkpoints.
         savepoint
             Where the state that it ends with is copied to, as of `savepoint`, whose errors it raises. `wait` raises
             what goes wrong with the copy. Default: nowhere.
@@ -435,7 +436,8 @@ class Job:
         >>> len(numbers) == result.records
         True
         """
-        self._handle.stop(drain, None if savepoint is None else os.fspath(savepoint))
+        drains = not self._resumes if drain is None else drain
+        self._handle.stop(drains, None if savepoint is None else os.fspath(savepoint))
 
     def __repr__(self) -> str:
         status = self.status()

@@ -71,6 +71,59 @@ def test_a_stop_loses_nothing_and_sinks_flush(workers: int, tmp_path: Path) -> N
     assert (result.state, result.tasks[0].records_out) == ("ended", numbers.count)
 
 
+def count_on(folder: Path, storage: str, **settings: Any) -> fn.Environment:
+    """Describe a job with a window that is open until its input has ended."""
+    env = fn.Environment(name="hours")
+    env.enable_checkpointing("50ms", storage=folder / storage, **settings)
+    strategy = fn.WatermarkStrategy[int].for_monotonous_timestamps().with_timestamp_assigner(lambda n: n * 1000)
+    numbers = env.from_resumable(upwards).uid("numbers").assign_timestamps_and_watermarks(strategy).uid("times")
+    counts = numbers.key_by(lambda n: 0).window(fn.Tumbling("24h")).count().uid("counts")
+    counts.map(str).write_text(folder / "out").uid("out")
+    return env
+
+
+def upwards(position: int | None) -> Iterator[tuple[int, int]]:
+    for number in range(position or 0, 1_000_000):
+        time.sleep(0.002)
+        yield number + 1, number
+
+
+@pytest.mark.parametrize("drain", [None, True])
+def test_a_job_with_checkpoints_resumes_after_a_stop_unless_it_was_drained(
+    drain: bool | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with count_on(tmp_path, "kept").execute_async() as job:
+        while job.status().records == 0:
+            time.sleep(0.01)
+        job.stop(drain=drain, savepoint=tmp_path / "saved")
+        job.wait()
+    assert (list((tmp_path / "out").glob("*.txt")) == []) == (drain is None), "the window fires as it is drained"
+    assert "nothing is left to do" not in capfd.readouterr().err
+    with count_on(tmp_path, "again", restore_from=tmp_path / "saved").execute_async() as job:
+        if drain is None:
+            while job.status().records == 0:
+                time.sleep(0.01)
+            job.stop()
+        assert (job.wait().records > 0) == (drain is None)
+    assert ("nothing is left to do" in capfd.readouterr().err) == (drain is True)
+
+
+@pytest.mark.parametrize("how", ["stop", "drain", "cancel"])
+def test_a_job_that_is_ended_between_attempts_tells_its_cause(how: str, tmp_path: Path) -> None:
+    env = fn.Environment(restart="fixed:3:10min")
+    env.enable_checkpointing("50ms", storage=tmp_path / "kept")
+    env.from_collection([1, 0]).map(lambda n: 1 // n).write_text(tmp_path / "out")
+    with env.execute_async() as job:
+        while job.status().state != "restarting":
+            time.sleep(0.01)
+        if how == "cancel":
+            job.cancel()
+        else:
+            job.stop(drain=how == "drain")
+        with pytest.raises(errors.OperatorError, match="ZeroDivisionError"):
+            job.wait()
+
+
 @pytest.mark.parametrize("drain", [True, False])
 def test_windows_that_are_open_fire_if_the_job_is_drained(workers: int, drain: bool, tmp_path: Path) -> None:
     env = fn.Environment(parallelism=2, buffer_timeout="1ms")

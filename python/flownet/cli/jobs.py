@@ -34,13 +34,23 @@ def add_commands(commands: Commands) -> None:
     stop = commands.add_parser(
         "stop",
         help="end a job of another process well",
-        description="End a job well: its sources end, what is in flight is worked off, sinks complete. Returns at "
-        "once. The page has to allow it: --ui-actions.",
+        description="End a job well: its sources end, what is in flight is worked off, sinks complete. A job with "
+        "checkpoints resumes where it stopped; of one without, open windows and pending timers fire. Returns at once. "
+        "The page has to allow it: --ui-actions.",
     )
-    stop.add_argument(
-        "--no-drain",
+    drain = stop.add_mutually_exclusive_group()
+    drain.add_argument(
+        "--drain",
         action="store_true",
-        help="leave windows that are open and timers that are pending to the run that goes on from a checkpoint",
+        default=None,
+        dest="drain",
+        help="fire open windows and pending timers of a job with checkpoints, too: it has nothing left to do then",
+    )
+    drain.add_argument(
+        "--no-drain",
+        action="store_false",
+        dest="drain",
+        help="fire none of a job without checkpoints, either: what they would have given is lost",
     )
     stop.add_argument("--savepoint", metavar="PATH", help="where to copy the state that it ends with")
     stop.set_defaults(command=_stop)
@@ -81,6 +91,6 @@ def _stop(options: argparse.Namespace) -> int:
     client = open_page(options.url, options.token)
     job = only_job(client, options.job)
     savepoint = None if options.savepoint is None else place(options.savepoint)
-    client.stop(job.id, drain=not options.no_drain, savepoint=savepoint)
+    client.stop(job.id, drain=options.drain, savepoint=savepoint)
     print(f"job {job.id}, {job.name}: told to stop")
     return 0

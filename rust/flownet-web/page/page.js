@@ -446,8 +446,8 @@ async function post(action, body) {
 
 at("cancel").onclick = () => confirmed(`Cancel ${view.told.name}? What is in flight is lost, but for what checkpoints keep.`, false, () => post("cancel", {}));
 at("stop").onclick = () =>
-  confirmed(`Stop ${view.told.name}? Its sources end, what is in flight is worked off. With a folder, a savepoint of its end goes there.`, true, (folder) =>
-    post("stop", { drain: true, savepoint: folder || null }),
+  confirmed(`Stop ${view.told.name}? Its sources end. With checkpoints it resumes where it stopped; without, open windows fire. With a folder, a savepoint of its end goes there.`, true, (folder) =>
+    post("stop", { savepoint: folder || null }),
   );
 at("checkpoint").onclick = () => confirmed(`Take a checkpoint of ${view.told.name} now? It goes on.`, false, () => post("checkpoint", {}));
 at("savepoint").onclick = () => confirmed(`Take a savepoint of ${view.told.name}? It goes on.`, true, (folder) => post("savepoint", { path: folder }));

@@ -269,13 +269,8 @@ async fn cancel(State(app): Shared, Path(id): Path<String>) -> Answer<(StatusCod
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stop {
-    #[serde(default = "yes")]
-    drain: bool,
+    drain: Option<bool>,
     savepoint: Option<String>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 async fn stop(
@@ -284,6 +279,7 @@ async fn stop(
     body: Result<Json<Stop>, JsonRejection>,
 ) -> Answer<(StatusCode, Json<Value>)> {
     let (job, Stop { drain, savepoint }) = (find(&app, &id)?, read(body)?);
+    let drain = drain.unwrap_or_else(|| job.view.stop_drains());
     match savepoint {
         None => job.view.stop(drain),
         Some(path) => job.view.stop_with_savepoint(drain, &path).map_err(|error| failed(&error))?,

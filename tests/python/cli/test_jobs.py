@@ -71,14 +71,18 @@ def test_cancel_ends_a_job(serve: Serve, flownet: Flownet) -> None:
     served.wait_for(lambda status: status.state == "ended")
 
 
-def test_stop_ends_a_job_well_with_a_savepoint_of_its_end(serve: Serve, flownet: Flownet, tmp_path: Path) -> None:
+@pytest.mark.parametrize("drain", [[], ["--no-drain"], ["--drain"]])
+def test_stop_ends_a_job_well_with_a_savepoint_of_its_end(
+    drain: list[str], serve: Serve, flownet: Flownet, tmp_path: Path
+) -> None:
     served = serve("words", actions=True)
     served.wait_for(lambda status: status.records > 0)
-    told = flownet("stop", served.url, "--no-drain", "--savepoint", "saved")
+    told = flownet("stop", served.url, *drain, "--savepoint", "saved")
     assert (told.returncode, told.stdout) == (0, "job 1, words: told to stop\n"), told.stderr
     served.wait_for(lambda status: status.state == "ended")
     listed = flownet("checkpoints", str(tmp_path / "saved"))
-    assert "ended" not in listed.stdout.splitlines()[1], "a job that was not drained goes on from there"
+    has_ended = "ended" in listed.stdout.splitlines()[1]
+    assert has_ended == (drain == ["--drain"]), "a job with checkpoints that was not drained goes on from there"
     assert "words" in listed.stdout
 
 

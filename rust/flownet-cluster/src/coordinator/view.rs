@@ -99,14 +99,21 @@ impl JobView {
     /// Asks the job to end well; returns at once. Its sources end, what is in
     /// flight is worked off, sinks make final what they got, and the job has
     /// finished. With `drain` windows and timers that are open fire, else they
-    /// do not. What takes longer than `stop_timeout` is cancelled:
+    /// do not; [`stop_drains`](Self::stop_drains) says what suits the job. What takes longer than `stop_timeout` is cancelled:
     /// [`ClusterError::StopTimeout`]. Only the first call counts.
     pub fn stop(&self, drain: bool) {
         // Without a receiver the job has ended.
         let _ = self.events.send(Event::Stop { drain, savepoint: None });
     }
 
-    /// The same, and copies the last checkpoint of the job to a place of its own. What goes wrong with that is the result
+    /// Whether a stop should fire windows and timers that are open if the user does not say. A job with checkpoints resumes
+    /// from its last one, so it leaves them to the next run.
+    #[must_use]
+    pub fn stop_drains(&self) -> bool {
+        self.described.settings.checkpoint_interval.is_none()
+    }
+
+    /// As [`stop`](Self::stop), and copies the last checkpoint of the job to a place of its own. What goes wrong with that is the result
     /// of the job.
     ///
     /// # Errors
