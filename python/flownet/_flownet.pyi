@@ -37,6 +37,7 @@ __all__ = [
     "certificates",
     "check",
     "check_settings",
+    "checkpoint_damage",
     "checkpoints",
     "csv_records",
     "csv_starts",
@@ -101,6 +102,7 @@ def submit(
     crew: Crew | None,
 ) -> JobHandle: ...
 def checkpoints(storage: str) -> list[dict[str, Any]]: ...
+def checkpoint_damage(storage: str) -> list[str]: ...
 def kept_classes(
     storage: str, restore_from: str | None
 ) -> list[tuple[str, str, bool, int, str, str, list[str], list[str], bytes]] | None: ...

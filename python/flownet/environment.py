@@ -148,7 +148,9 @@ class Environment(RowSources):
         ``"fixed:3:10s"``, three times at most, after 10 s each; ``"rate:3:5min:10s"``, as long as no more than three
         failures fall within 5 minutes, after 10 s each. Worker processes stay, and those that were lost are replaced.
         Without checkpoints a job that is started again begins anew. A job that never came to run is not started again.
-        ``"auto"``: ``"exponential"`` with checkpoints, else ``"none"``. Default: ``"auto"``.
+        ``"auto"``: with checkpoints ``"exponential"``, until an error of a function or of data comes five times at the
+        same record, or ten times in the same operator, without a checkpoint in between: then the job ends with it.
+        Without checkpoints ``"none"``. Default: ``"auto"``.
     tls
         Which connections between processes are encrypted and authenticated by TLS 1.3, both ends by certificates.
         ``"off"``: none. ``"on"``: all, by certificates made for the job. A path: all, by those in that folder of this
@@ -231,6 +233,7 @@ class Environment(RowSources):
         retained: int | Unset = UNSET,
         allow_unrepeatable: bool | Unset = UNSET,
         restore_from: str | os.PathLike[str] | Unset = UNSET,
+        restore_checkpoint: int | Unset = UNSET,
         allow_dropped_state: bool | Unset = UNSET,
     ) -> None:
         """Keep what the job has come to, again and again, so that it goes on from there after a failure.
@@ -279,6 +282,10 @@ class Environment(RowSources):
             has no checkpoint of its own: it is copied to ``storage``. The dataflow may be another one: state goes by
             `uid <Stream.uid>`. Restoring runs code from it, so take only what you or your job wrote. Default: the job
             begins anew.
+        restore_checkpoint
+            With ``restore_from``: number of the checkpoint there to begin from, as ``flownet checkpoints`` lists them.
+            A job whose last checkpoint is damaged begins from an older one like this, in another ``storage``; it needs
+            no uids. Sinks write again what they wrote since that checkpoint. Default: the last one.
         allow_dropped_state
             Whether the job goes on from a checkpoint that has state of operators which the dataflow has no more: that
             state is lost. Default: False, it is refused with the names of the operators.
@@ -813,7 +820,13 @@ class Environment(RowSources):
         return Stream(self, (Origin(node),))
 
 
-_ONLY_ONCE = {"checkpoint_interval": None, "checkpoint_storage": None, "restore_from": None, "restart": "none"}
+_ONLY_ONCE = {
+    "checkpoint_interval": None,
+    "checkpoint_storage": None,
+    "restore_from": None,
+    "restore_checkpoint": None,
+    "restart": "none",
+}
 """Of a job that keeps nothing, and is not begun again."""
 
 _CHECKPOINTING = {
@@ -828,6 +841,7 @@ _CHECKPOINTING = {
     "retained": "retained_checkpoints",
     "allow_unrepeatable": "allow_unrepeatable",
     "restore_from": "restore_from",
+    "restore_checkpoint": "restore_checkpoint",
     "allow_dropped_state": "allow_dropped_state",
 }
 """Settings of checkpoints, by what `Environment.enable_checkpointing` calls them."""

@@ -23,12 +23,19 @@ class FlownetError(Exception):
         Values for the attributes that the class declares.
     """
 
+    attempts: int | None = None
+    """How often the job was tried, if ``restart="auto"`` gave up because it failed the same way each time."""
+    _way_out: str = ""
+
     def __init__(self, message: str = "", **details: Any) -> None:
         super().__init__(message)
         for name, value in details.items():
             if not hasattr(type(self), name):
                 raise TypeError(f"{type(self).__name__} has no attribute {name!r}")
             setattr(self, name, value)
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, [super().__str__(), self._way_out]))
 
 
 class ConfigError(FlownetError, ValueError):
@@ -125,7 +132,7 @@ class OperatorError(FlownetError):
 
     def __str__(self) -> str:
         if self.operator is None:
-            return self.message
+            return super().__str__()
         place = f"operator {self.operator!r}"
         where = []
         if self.subtask is not None:
@@ -138,7 +145,7 @@ class OperatorError(FlownetError):
             place += f" ({', '.join(where)})"
         record = f" on record {self.record}" if self.record is not None else ""
         cause = f"{self.error_type}: {self.message}" if self.error_type else self.message
-        lines = [f"{place} failed{record}", *_frames(self.traceback, cause), cause]
+        lines = [f"{place} failed{record}", *_frames(self.traceback, cause), cause, self._way_out]
         return "\n".join(line for line in lines if line)
 
 

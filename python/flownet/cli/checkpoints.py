@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
@@ -27,7 +28,7 @@ def add_commands(commands: Commands) -> None:
         "checkpoints",
         help="list the checkpoints in a folder",
         description="List the checkpoints in a folder, the oldest first; the job goes on from the last. Its operators "
-        "follow, with what each keeps in it.",
+        "follow, with what each keeps in it. Damage goes to standard error, and the command ends with 1 then.",
     )
     parser.add_argument("storage", metavar="DIR", help="the folder, or file:///...")
     parser.add_argument("--json", action="store_true", help="write them as JSON, with each operator's bytes")
@@ -59,13 +60,19 @@ def add_commands(commands: Commands) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    checkpoints = _flownet.checkpoints(options.storage)
+    checkpoints, damage = _flownet.checkpoints(options.storage), _flownet.checkpoint_damage(options.storage)
+    for text in damage:
+        print(text, file=sys.stderr)
     if options.json:
         print(json.dumps(checkpoints))
-        return 0
-    if not checkpoints:
+    elif checkpoints:
+        _print_tables(checkpoints)
+    else:
         print(f"no checkpoints in {options.storage}")
-        return 0
+    return 1 if damage else 0
+
+
+def _print_tables(checkpoints: list[Any]) -> None:
     rows = [["checkpoint", "job", "time", "size", "took", "operators", ""]]
     for one in checkpoints:
         at = datetime.fromtimestamp(one["triggered_ms"] / 1000).strftime("%Y-%m-%d %H:%M:%S")
@@ -87,7 +94,6 @@ def _list(options: argparse.Namespace) -> int:
         rows.append([operator["name"], uid_given(uid) or "", str(operator["parallelism"]), format_size(sizes[uid])])
     print()
     print("\n".join(text_table(rows)))
-    return 0
 
 
 def _save(options: argparse.Namespace) -> int:

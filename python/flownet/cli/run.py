@@ -56,6 +56,13 @@ def add_commands(commands: Commands) -> None:
         "Restoring runs code from it: take only what you or your job wrote",
     )
     run.add_argument(
+        "--from-checkpoint",
+        metavar="NUMBER",
+        type=int,
+        dest="restore_checkpoint",
+        help="with --from: begin from this one of those that flownet checkpoints lists (default: the last)",
+    )
+    run.add_argument(
         "--allow-dropped-state",
         action="store_true",
         help="go on although there is state of operators that the dataflow has no more: it is lost",
@@ -225,6 +232,8 @@ def _checkpoints(options: argparse.Namespace) -> dict[str, str]:
         settings["checkpoint_interval"] = f"{options.snapshot_interval:f}s"
     if options.restore_from is not None:
         settings["restore_from"] = options.restore_from
+    if options.restore_checkpoint is not None:
+        settings["restore_checkpoint"] = str(options.restore_checkpoint)
     if options.allow_dropped_state:
         settings["allow_dropped_state"] = "true"
     return settings

@@ -157,6 +157,16 @@ pub enum ClusterError {
         /// What the job was to begin from.
         restore_from: String,
     },
+    /// An error of the program or its data came again in each attempt, without progress in between.
+    #[error("{error}\n{}", way_out(*.attempts, *.checkpoint))]
+    Repeated {
+        /// The error of the last attempt.
+        error: Box<Self>,
+        /// Attempts that ended with it.
+        attempts: u32,
+        /// The checkpoint that counted last at each of them; none if there was none yet.
+        checkpoint: Option<u64>,
+    },
     /// The user cancelled the job.
     #[error("the job was cancelled")]
     Cancelled,
@@ -172,6 +182,7 @@ impl ClusterError {
                 TaskError::Operator(failure) => Some(failure),
                 _ => None,
             },
+            Self::Repeated { error, .. } => return error.traceback(),
             _ => None,
         };
         failure?.traceback.as_deref().map(str::trim_end)
@@ -267,6 +278,20 @@ fn listed(names: &[String]) -> String {
     let (shown, rest) = names.split_at(names.len().min(3));
     let shown = quoted(shown);
     if rest.is_empty() { shown } else { format!("{shown} and {} more", rest.len()) }
+}
+
+/// How often a job was tried that failed the same way each time, and what to do.
+#[must_use]
+pub fn way_out(attempts: u32, checkpoint: Option<u64>) -> String {
+    let (since, from) = match checkpoint {
+        Some(number) => (format!("with no checkpoint after checkpoint {number}"), "that checkpoint"),
+        None => ("before the first checkpoint".to_owned(), "the beginning"),
+    };
+    format!(
+        "The job was tried {attempts} times and failed like this each time, {since}, so restart='auto' gave up. Correct the \
+         function, the sink or the input and run the job again: it resumes from {from}. If the cause lies elsewhere and may \
+         pass, set restart='exponential', which never gives up"
+    )
 }
 
 fn on_record(failure: &OperatorFailure) -> String {

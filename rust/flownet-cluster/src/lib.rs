@@ -51,7 +51,7 @@ mod user_metrics;
 mod worker;
 
 pub use flownet_runtime::{StatePart, flame::FlameOrder, log::LogLevel};
-pub use flownet_store::{Listed, OperatorEntry, StoreError};
+pub use flownet_store::{Listed, Listing, OperatorEntry, StoreError};
 
 pub use self::{
     bottleneck::{Bottleneck, Waiting},
@@ -61,7 +61,7 @@ pub use self::{
         LogQuery, NoFlame, OutputChannel, PendingSavepoint, Read, Savepoint, TaskChannels, TaskFlame, checkpoints,
         read_checkpoint, read_medium, save_checkpoint,
     },
-    error::{ClusterError, WorkerExit, WorkerIdentity},
+    error::{ClusterError, WorkerExit, WorkerIdentity, way_out},
     explain::{Explanation, WorkerDemand, explain},
     latency::LatencyReport,
     launcher::{Crew, CrewMember, Launcher, WorkerCommand},

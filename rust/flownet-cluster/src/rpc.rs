@@ -12,7 +12,7 @@ use flownet_core::{
 };
 use flownet_net::Stream;
 use flownet_runtime::{
-    CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection,
+    CheckpointOrder, MetricsSnapshot, RootCause, TaskError, TaskInspection,
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     latency::Latency,
@@ -236,7 +236,7 @@ pub(crate) enum Report {
     /// It has overtaken what was in line at its outputs, and that is written.
     Overtook { checkpoint: u64, snapshot: TaskSnapshot },
     /// It could not.
-    Declined { checkpoint: u64, reason: String },
+    Declined { checkpoint: u64, reason: String, root_cause: Option<RootCause> },
     /// It has come to the end of its input, and waits for one more checkpoint.
     Finished,
 }

@@ -173,6 +173,9 @@ settings! {
     /// The same command again goes on from the checkpoints that came after.
     "restore_from" restore_from: Option<String> = None, SettingKind::Text,
         "a savepoint, or the folder of another job's checkpoints, that a job without checkpoints of its own begins from";
+    /// An older one, if the last is damaged or has come to something unwanted.
+    "restore_checkpoint" restore_checkpoint: Option<u32> = None, number(1, u32::MAX),
+        "with `restore_from`: number of the checkpoint to begin from, as `flownet checkpoints` lists them; `none`: the last";
     "allow_dropped_state" allow_dropped_state: bool = false, SettingKind::Flag,
         "go on from a checkpoint although it has state of operators that the dataflow has no more: that state is dropped";
     /// State on disk goes on from a checkpoint of state in memory, and the other way.
@@ -184,7 +187,7 @@ settings! {
     "state_dir" state_dir: Option<String> = None, SettingKind::Text,
         "for state on disk: where workers have their files, which have no names and end with them; `none`: the folder for temporary files";
     "restart" restart: Restart = Restart::Auto, SettingKind::Text,
-        "what follows a failure: `none`, `exponential`, `fixed:ATTEMPTS:DELAY` or `rate:FAILURES:INTERVAL:DELAY`; `auto` is `exponential` with checkpoints";
+        "what follows a failure: `none`, `exponential`, `fixed:ATTEMPTS:DELAY` or `rate:FAILURES:INTERVAL:DELAY`; `auto` is `exponential` with checkpoints, until a failure repeats without progress";
     "tls" tls: Tls = Tls::Auto, SettingKind::Tls,
         "`off`, `on`, or a folder of own certificates: which connections between processes are encrypted; `auto` is on off loopback, as inside Spark";
     "name" job_name: String = "job".to_owned(), SettingKind::Text,
@@ -224,6 +227,9 @@ impl JobSettings {
         }
         if self.restore_from.is_some() && self.checkpoint_interval.is_none() {
             return Err(SettingsError::NoCheckpoints);
+        }
+        if self.restore_checkpoint.is_some() && self.restore_from.is_none() {
+            return Err(SettingsError::NoRestoreFrom);
         }
         Ok(())
     }

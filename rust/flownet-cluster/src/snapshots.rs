@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flownet_runtime::StatePart;
-use flownet_runtime::snapshot::{Piece, Pieces, RestoredPart, Written};
+use flownet_runtime::snapshot::{FetchError, Piece, Pieces, RestoredPart, Written};
 use flownet_store::{CheckpointStore, PartRef, SnapshotName, StoreError, TaskSnapshot};
 use tokio::runtime::Handle;
 
@@ -57,7 +57,7 @@ impl Checkpoints {
         let fetch = Arc::new(move || {
             let read = shared.control.block_on(shared.store.read_parts(std::slice::from_ref(&part)));
             let bytes = read.map(|parts| parts.into_iter().next().map_or_else(Vec::new, |part| part.bytes));
-            bytes.map_err(|error| error.to_string())
+            bytes.map_err(|error| FetchError { reason: error.to_string(), is_damage: error.is_damage() })
         });
         Piece { uid, name, share, fetch }
     }

@@ -11,7 +11,7 @@ use crate::errors;
 pub(crate) fn checkpoints<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyList>> {
     let listed = py.detach(|| flownet_cluster::checkpoints(storage)).map_err(|error| errors::store(py, error))?;
     let rows = PyList::empty(py);
-    for one in listed {
+    for one in listed.checkpoints {
         let row = to_dict(py, &one.manifest)?;
         row.set_item("bytes", one.manifest.bytes())?;
         row.set_item("has_ended", one.manifest.has_ended())?;
@@ -19,6 +19,13 @@ pub(crate) fn checkpoints<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound
         rows.append(row)?;
     }
     Ok(rows)
+}
+
+/// Say what is damaged of the log in a folder, and of its checkpoints, one text each.
+#[pyfunction]
+pub(crate) fn checkpoint_damage(py: Python<'_>, storage: &str) -> PyResult<Vec<String>> {
+    let listed = py.detach(|| flownet_cluster::checkpoints(storage)).map_err(|error| errors::store(py, error))?;
+    Ok(listed.damage.iter().map(ToString::to_string).collect())
 }
 
 /// Copy a checkpoint in a folder, the one of this number or the last, to a place of its own.

@@ -3,7 +3,7 @@
 //! The classes are Python's own and are looked up when the first error is raised.
 
 use flownet_bench::BenchError;
-use flownet_cluster::{ClusterError, Misfit, PlanError, SettingsError, StoreError, WorkerIdentity};
+use flownet_cluster::{ClusterError, Misfit, PlanError, SettingsError, StoreError, WorkerIdentity, way_out};
 use flownet_runtime::error::{ExchangeFailure, ExchangeFailureKind};
 use flownet_runtime::iteration::{IterationFailure, IterationFault};
 use flownet_runtime::source::SourceError;
@@ -130,6 +130,13 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
         }
         ClusterError::Store(error) => store(py, error),
         ClusterError::Cancelled => Raised::new(py, "CancelledError", message).into_err(),
+        ClusterError::Repeated { error, attempts, checkpoint } => {
+            let raised = cluster(py, *error);
+            // The error itself matters more than what is said of it.
+            let _ = raised.value(py).setattr("attempts", attempts);
+            let _ = raised.value(py).setattr("_way_out", way_out(attempts, checkpoint));
+            raised
+        }
         _ => flownet(py, &message),
     }
 }
@@ -204,6 +211,7 @@ fn setting_name(error: &SettingsError) -> &'static str {
         SettingsError::HeartbeatTooTight { .. } => "heartbeat_timeout",
         SettingsError::NoStorage => "checkpoint_storage",
         SettingsError::NoCheckpoints => "restore_from",
+        SettingsError::NoRestoreFrom => "restore_checkpoint",
         SettingsError::Tls(_) | SettingsError::CrewTls { .. } => "tls",
         _ => "settings",
     }

@@ -48,7 +48,7 @@ mod _flownet {
     #[pymodule_export]
     use super::chain::{PyCounter, PyGauge, PyHistogram, PyMeter, PyMetrics};
     #[pymodule_export]
-    use super::checkpoints::{checkpoints, save_checkpoint};
+    use super::checkpoints::{checkpoint_damage, checkpoints, save_checkpoint};
     #[pymodule_export]
     use super::codec::PyClassTable;
     #[pymodule_export]

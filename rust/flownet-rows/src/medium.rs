@@ -95,7 +95,10 @@ impl OperatorInfo {
     pub fn failed(&self, error_type: &str, message: impl Into<String>, record: Option<String>) -> TaskError {
         let Self { operator, subtask, parallelism } = self.clone();
         let (error_type, message) = (error_type.to_owned(), message.into());
-        OperatorFailure { operator, subtask, parallelism, record, error_type, message, traceback: None }.into()
+        let (traceback, is_transient) = (None, false);
+        let failure =
+            OperatorFailure { operator, subtask, parallelism, record, error_type, message, traceback, is_transient };
+        failure.into()
     }
 
     /// A value for which an expression has none.

@@ -148,6 +148,9 @@ pub struct OperatorFailure {
     pub message: String,
     /// Its traceback, where the language has one.
     pub traceback: Option<String>,
+    /// Whether a retry may help, as with a lost connection or a timeout: such a failure is never judged by how often it
+    /// repeats.
+    pub is_transient: bool,
 }
 
 impl std::fmt::Display for OperatorFailure {
@@ -286,6 +289,7 @@ mod tests {
             error_type: "ValueError".into(),
             message: "could not convert string to float: ''".into(),
             traceback: None,
+            is_transient: false,
         };
         assert_eq!(
             TaskError::from(failure.clone()).to_string(),

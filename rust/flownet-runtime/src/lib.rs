@@ -47,6 +47,7 @@ mod input;
 mod key;
 mod outputs;
 mod processor;
+mod root_cause;
 mod task;
 
 pub use self::chain::{Awaited, Chain, ChainFactory, GarbageCollections, SourceStatus, TaskContext};
@@ -58,4 +59,5 @@ pub use self::mailbox::CancelToken;
 pub use self::metrics::{EventTimeSnapshot, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, TaskMetrics};
 pub use self::outputs::Outputs;
 pub use self::processor::TimeSpent;
+pub use self::root_cause::RootCause;
 pub use self::snapshot::{CheckpointMode, CheckpointOrder, CheckpointReport, Checkpointing, StatePart};

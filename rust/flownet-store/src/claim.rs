@@ -51,7 +51,7 @@ impl CheckpointStore {
     ///
     /// # Errors
     /// [`StoreError::Savepoint`], in which nobody goes on; [`StoreError::Io`]; [`StoreError::Damaged`] or
-    /// [`StoreError::Version`] if that checkpoint cannot be used.
+    /// [`StoreError::Version`] if the log or that checkpoint cannot be used.
     pub async fn claim(&self) -> Result<(Claim, Option<Manifest>), StoreError> {
         if self.is_savepoint().await? {
             return Err(StoreError::Savepoint { url: self.url.to_string() });
@@ -62,12 +62,13 @@ impl CheckpointStore {
     pub(crate) async fn begin(&self) -> Result<(Claim, Option<Manifest>), StoreError> {
         let owner = fastrand::u64(..);
         loop {
-            let log = self.log().await?;
+            let log = self.whole_log().await?;
             let generation = log.last_generation() + 1;
+            // First, so that a job that cannot begin fences nobody: whoever publishes meanwhile takes the place.
+            let resumed = self.last_of(&log).await?;
             if self.append(log.end, Entry { generation, owner, checkpoint: None }).await? == Appended::Taken {
                 continue;
             }
-            let resumed = self.last_of(&log).await?;
             let published = log.checkpoints().map(|(_, _, checkpoint)| checkpoint).max();
             let written = self.list(None).await?.iter().filter_map(|path| Some(place_of(path.as_ref())?.1)).max();
             let next_checkpoint = published.max(written).unwrap_or(0) + 1;

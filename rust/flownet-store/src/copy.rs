@@ -30,7 +30,7 @@ impl CheckpointStore {
     /// # Errors
     /// [`StoreError::Io`], and what is wrong with it.
     pub async fn last_checkpoint(&self) -> Result<Option<Manifest>, StoreError> {
-        self.last_of(&self.log().await?).await
+        self.last_of(&self.whole_log().await?).await
     }
 
     /// The last checkpoint that a log knows.

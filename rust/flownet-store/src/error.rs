@@ -61,7 +61,11 @@ pub enum StoreError {
         url: String,
     },
     /// What a published checkpoint is made of is not what was written.
-    #[error("checkpoint storage {url}: {path:?} is damaged: {why}")]
+    #[error(
+        "checkpoint storage {url}: {path:?} is damaged: {why}. To begin from an older checkpoint, give the job another storage \
+         and restore_from={url:?} with restore_checkpoint=NUMBER (--from and --from-checkpoint of flownet run); `flownet \
+         checkpoints {url}` lists those that are left. Sinks write again what they wrote since that checkpoint"
+    )]
     Damaged {
         /// The place.
         url: String,
@@ -95,4 +99,12 @@ pub enum StoreError {
         /// The format of this version.
         known: u32,
     },
+}
+
+impl StoreError {
+    /// Whether something that was written cannot be read, however often that is tried.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::Version { .. })
+    }
 }

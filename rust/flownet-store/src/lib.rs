@@ -47,5 +47,5 @@ pub use self::claim::{Claim, PublishError};
 pub use self::error::StoreError;
 pub use self::files::{CheckpointStore, PartRef, SnapshotName, SnapshotWriter, TaskSnapshot};
 pub use self::lineage::Lineage;
-pub use self::listing::Listed;
+pub use self::listing::{Listed, Listing};
 pub use self::manifest::{Manifest, OperatorEntry, TaskEntry};

@@ -1,9 +1,15 @@
 //! The log: who may publish, and what was published. Entries are numbered from 0 and created once; the last one counts.
+//!
+//! # Invariants
+//! - I1: the log is whole from the last checkpoint in it to its end. An entry behind it that is unreadable or gone may be a newer
+//!   checkpoint, so nobody begins from the log then. Damage before it changes nothing.
+//! - I2: there are checkpoints only where there is a log: an attempt begins with an entry.
 
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
 
+use crate::claim::place_of;
 use crate::error::StoreError;
 use crate::files::CheckpointStore;
 use crate::sealed::{self, Kind};
@@ -24,8 +30,17 @@ pub(crate) struct Entry {
 pub(crate) struct Log {
     /// What can be read, by place.
     pub(crate) entries: Vec<(u64, Entry)>,
-    /// The first place that nobody has taken, torn entries included.
+    /// The first place that nobody has taken, unreadable entries included.
     pub(crate) end: u64,
+    /// The first entry behind the last checkpoint that is unreadable or gone.
+    pub(crate) damage: Option<StoreError>,
+}
+
+/// What is at a place of the log.
+enum Found {
+    Entry(Entry),
+    Unreadable(StoreError),
+    Gone,
 }
 
 /// What became of an entry.
@@ -38,6 +53,8 @@ pub(crate) enum Appended {
 }
 
 const FOLDER: &str = "epochs";
+/// How often the log is listed anew because an entry of the listing is gone.
+const LISTINGS: usize = 10;
 
 fn path(place: u64) -> Path {
     Path::from(format!("{FOLDER}/{place:010}"))
@@ -60,30 +77,66 @@ impl Log {
 }
 
 impl CheckpointStore {
-    /// Reads the log. What is torn or foreign takes its place and says nothing.
+    /// Reads the log, and what is damaged in it.
     pub(crate) async fn log(&self) -> Result<Log, StoreError> {
+        // A job that runs may cut entries from the front between the listing and the reading.
+        for _ in 0..LISTINGS {
+            if let Some(log) = self.log_as_listed().await? {
+                return Ok(log);
+            }
+        }
+        Err(self.damaged(FOLDER, "entries of the log go while it is read"))
+    }
+
+    /// Reads the log to begin from it.
+    ///
+    /// # Errors
+    /// I1 or I2 does not hold.
+    pub(crate) async fn whole_log(&self) -> Result<Log, StoreError> {
+        let mut log = self.log().await?;
+        log.damage.take().map_or(Ok(log), Err)
+    }
+
+    async fn log_as_listed(&self) -> Result<Option<Log>, StoreError> {
         let mut log = Log::default();
         let mut places: Vec<u64> = self.list(Some(FOLDER)).await?.iter().filter_map(place).collect();
         places.sort_unstable();
         for place in places {
+            if place > log.end && log.end > 0 {
+                let gone = self.damaged(path(log.end).as_ref(), "it is gone");
+                log.damage.get_or_insert(gone);
+            }
             log.end = place + 1;
-            if let Some(entry) = self.entry(place).await? {
-                log.entries.push((place, entry));
+            match self.entry(place).await? {
+                Found::Entry(entry) => {
+                    log.entries.push((place, entry));
+                    // I1.
+                    log.damage.take_if(|_| entry.checkpoint.is_some());
+                }
+                Found::Unreadable(error) => {
+                    tracing::debug!(place, %error, "an entry of the log is unreadable");
+                    log.damage.get_or_insert(error);
+                }
+                Found::Gone => return Ok(None),
             }
         }
-        Ok(log)
+        if log.end == 0 && self.list(None).await?.iter().any(|path| place_of(path.as_ref()).is_some()) {
+            // I2.
+            log.damage = Some(self.damaged(FOLDER, "the log is gone, and there are checkpoints"));
+        }
+        Ok(Some(log))
     }
 
-    async fn entry(&self, place: u64) -> Result<Option<Entry>, StoreError> {
-        match self.read(Kind::Entry, &path(place)).await? {
-            Some(Ok(body)) => Ok(serde_json::from_slice(&body).ok()),
-            Some(Err(sealed::Broken::Version(found))) => Err(self.broken(&path(place), sealed::Broken::Version(found))),
-            Some(Err(sealed::Broken::Damaged(why))) => {
-                tracing::warn!(storage = %self.url, place, why, "an entry of the log is passed over");
-                Ok(None)
-            }
-            None => Ok(None),
-        }
+    async fn entry(&self, place: u64) -> Result<Found, StoreError> {
+        let at = path(place);
+        Ok(match self.read(Kind::Entry, &at).await? {
+            Some(Ok(body)) => match serde_json::from_slice(&body) {
+                Ok(entry) => Found::Entry(entry),
+                Err(error) => Found::Unreadable(self.damaged(at.as_ref(), &error.to_string())),
+            },
+            Some(Err(broken)) => Found::Unreadable(self.broken(&at, broken)),
+            None => Found::Gone,
+        })
     }
 
     /// Appends an entry at `place`, which was the end of the log when it was read last.
@@ -95,14 +148,14 @@ impl CheckpointStore {
             Ok(_) => {}
             // By an entry of its own, where the store was asked twice because its first answer was lost.
             Err(Error::AlreadyExists { .. }) => match self.entry(place).await? {
-                Some(found) if found == entry => {}
+                Found::Entry(found) if found == entry => {}
                 _ => return Ok(Appended::Taken),
             },
             Err(error) => {
                 // It may be there all the same: whoever would take it for failed must know.
                 let found = self.entry(place).await;
                 return match found {
-                    Ok(Some(found)) if found == entry => Ok(Appended::Done),
+                    Ok(Found::Entry(found)) if found == entry => Ok(Appended::Done),
                     Ok(_) | Err(_) => Err(self.io("write", &at, &error)),
                 };
             }

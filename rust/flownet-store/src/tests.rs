@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flownet_runtime::snapshot::{Share, StatePart};
+use futures::TryStreamExt;
 use object_store::memory::InMemory;
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use self::tearing::Tearing;
 use super::*;
@@ -224,7 +226,8 @@ fn checkpoints_are_kept_in_a_folder_and_what_is_not_retained_goes() {
         let numbers = |listed: &[Listed]| -> Vec<_> {
             listed.iter().map(|listed| (listed.manifest.checkpoint, listed.is_last)).collect()
         };
-        let listed = CheckpointStore::existing(&url).expect("it is there").checkpoints().await.expect("whole");
+        let listed =
+            CheckpointStore::existing(&url).expect("it is there").checkpoints().await.expect("whole").checkpoints;
         assert_eq!(numbers(&listed), [(3, false), (4, true)]);
         assert!(!folder.path().join("job/gen-1/chk-2").exists(), "folders go with what was in them");
 
@@ -241,7 +244,7 @@ fn checkpoints_are_kept_in_a_folder_and_what_is_not_retained_goes() {
         let written = write(&next, 5).await.expect("room");
         next.publish(&written).await.expect("the right");
         next.sweep(1).await.expect("nothing in the way");
-        let listed = store.checkpoints().await.expect("whole");
+        let listed = store.checkpoints().await.expect("whole").checkpoints;
         assert_eq!(numbers(&listed), [(5, true)]);
         assert!(!folder.path().join("job/gen-1").exists());
     });
@@ -431,14 +434,112 @@ fn what_is_damaged_is_told_and_never_read_as_state() {
             std::fs::write(at(path), bytes).expect("a file");
             assert_eq!(read().await.expect("whole again"), content(1, 1, 0));
         }
-        // Entries that say nothing take a place, no more.
+        // An entry of the log that cannot be read may be a checkpoint.
         let (_, before) = store.claim().await.expect("always");
-        std::fs::write(at("epochs/0000000099"), "torn").expect("a file");
         std::fs::write(at("epochs/notes.txt"), "of somebody").expect("a file");
-        let (mut claim, resumed) = store.claim().await.expect("always");
+        let (claim, resumed) = store.claim().await.expect("a foreign file says nothing");
         assert_eq!(resumed, before);
-        let written = write(&claim, 2).await.expect("room");
-        claim.publish(&written).await.expect("behind the torn one");
+        let last = format!("epochs/{:010}", store.log().await.expect("whole").end);
+        std::fs::write(at(&last), "torn").expect("a file");
+        let error = store.claim().await.expect_err("it may be a newer checkpoint");
+        assert!(error.is_damage() && error.to_string().contains(&last), "{error}");
+        assert!(error.to_string().contains("restore_checkpoint=NUMBER"), "{error}");
+        let listing = store.checkpoints().await.expect("to look at");
+        assert_eq!((listing.damage.as_slice(), listing.checkpoints.len()), (&[error][..], 1));
+        assert!(!listing.checkpoints[0].is_last);
+        drop(claim);
+    });
+}
+
+/// A storage of three attempts with checkpoints, two of which are kept, and the one to begin from.
+async fn several_attempts() -> (InMemory, Manifest) {
+    let memory = InMemory::new();
+    let store = CheckpointStore { store: Arc::new(memory.fork()), url: "memory".into(), folder: None };
+    let mut last = None;
+    for _ in 0..3 {
+        let (mut claim, _) = store.claim().await.expect("nobody else");
+        for checkpoint in (claim.next_checkpoint()..).take(2) {
+            let written = write(&claim, checkpoint).await.expect("room");
+            claim.publish(&written).await.expect("room");
+            claim.sweep(2).await.expect("nothing in the way");
+            last = Some(written);
+        }
+    }
+    let kept = memory.fork();
+    for path in store.list(None).await.expect("room") {
+        let bytes = store.store.get(&path).await.expect("there").bytes().await.expect("there");
+        kept.put(&path, bytes.into()).await.expect("room");
+    }
+    (kept, last.expect("published"))
+}
+
+/// What a job begins from in a storage: its state, or why it ends at once.
+async fn begin(memory: InMemory) -> Result<Vec<Vec<StatePart>>, StoreError> {
+    let store = CheckpointStore { store: Arc::new(memory), url: "memory".into(), folder: None };
+    let (_, resumed) = store.claim().await?;
+    let mut state = Vec::new();
+    for task in resumed.map(|manifest| manifest.tasks).unwrap_or_default() {
+        state.push(store.read_parts(&task.parts).await?);
+    }
+    Ok(state)
+}
+
+#[test]
+fn whatever_byte_or_length_is_damaged_a_job_begins_from_the_last_checkpoint_or_ends_at_once() {
+    block_on(async {
+        let (memory, last) = several_attempts().await;
+        let right = begin(memory.fork()).await.expect("whole");
+        assert_eq!(right.first(), Some(&content(last.generation, last.checkpoint, 0)));
+        let objects: Vec<_> = memory.list(None).try_collect().await.expect("there");
+        let (mut right_ones, mut refused) = (0, 0);
+        for object in objects {
+            let path = object.location;
+            let bytes = memory.get(&path).await.expect("there").bytes().await.expect("there");
+            let flipped = (0..bytes.len()).map(|at| {
+                let mut flipped = bytes.to_vec();
+                flipped[at] ^= 1 << (at % 8);
+                flipped
+            });
+            let cut = (0..bytes.len()).map(|end| bytes[..end].to_vec());
+            for damaged in flipped.chain(cut) {
+                let copy = memory.fork();
+                copy.put(&path, damaged.into()).await.expect("room");
+                match begin(copy).await {
+                    Ok(state) => {
+                        assert_eq!(state, right, "{path} damaged");
+                        right_ones += 1;
+                    }
+                    Err(error) => {
+                        assert!(error.is_damage(), "{path} damaged: {error}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(right_ones > 100 && refused > 1_000, "{right_ones} right, {refused} refused");
+    });
+}
+
+#[test]
+fn a_job_never_begins_anew_because_the_log_or_entries_of_it_are_gone() {
+    block_on(async {
+        let (memory, _) = several_attempts().await;
+        let right = begin(memory.fork()).await.expect("whole");
+        let objects: Vec<_> = memory.list(None).try_collect().await.expect("there");
+        let log: Vec<_> =
+            objects.iter().map(|object| &object.location).filter(|path| log::place(path).is_some()).collect();
+        let (first, last) = (log.iter().min().expect("an entry"), log.iter().max().expect("an entry"));
+        for path in log.iter().filter(|path| path != &first && path != &last) {
+            let copy = memory.fork();
+            copy.delete(path).await.expect("there");
+            assert!(begin(copy).await.map_or_else(|error| error.is_damage(), |state| state == right), "{path} gone");
+        }
+        let none = memory.fork();
+        for path in &log {
+            none.delete(path).await.expect("there");
+        }
+        let error = begin(none).await.expect_err("there are checkpoints");
+        assert!(error.is_damage(), "{error}");
     });
 }
 
@@ -483,7 +584,12 @@ fn a_savepoint_is_whole_alone_and_nobody_goes_on_in_it() {
 
         let error = to.claim().await.expect_err("it stays as it is");
         assert!(matches!(error, StoreError::Savepoint { .. }), "{error}");
-        let listed = CheckpointStore::existing(&at("saved")).expect("it is there").checkpoints().await.expect("whole");
+        let listed = CheckpointStore::existing(&at("saved"))
+            .expect("it is there")
+            .checkpoints()
+            .await
+            .expect("whole")
+            .checkpoints;
         assert_eq!(listed.len(), 1);
         // A job begins from it, and its numbers go on.
         let other = CheckpointStore::open(&at("other")).expect("a place");

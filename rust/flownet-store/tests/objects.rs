@@ -53,7 +53,7 @@ fn a_job_goes_on_in_a_bucket_and_who_was_left_behind_is_fenced() {
             claim.publish(&written).await.expect("the right");
             claim.sweep(2).await.expect("nothing in the way");
         }
-        let listed = CheckpointStore::existing(&url).expect("a bucket").checkpoints().await.expect("whole");
+        let listed = CheckpointStore::existing(&url).expect("a bucket").checkpoints().await.expect("whole").checkpoints;
         assert_eq!(listed.iter().map(|one| one.manifest.checkpoint).collect::<Vec<_>>(), [2, 3]);
         let (mut next, resumed) = store.claim().await.expect("always");
         let resumed = resumed.expect("the third");

@@ -58,7 +58,7 @@ impl Reporter {
                     let mut extend = |written| lineage.extend(name, base, written, &shared.store);
                     let written = written.and_then(|written| extend(written).map_err(|error| error.to_string()));
                     let report = written.map_or_else(
-                        |reason| Report::Declined { checkpoint, reason },
+                        |reason| Report::Declined { checkpoint, reason, root_cause: None },
                         |snapshot| Report::Acknowledged {
                             checkpoint,
                             snapshot,
@@ -76,14 +76,14 @@ impl Reporter {
                     (self.name(checkpoint, true), Arc::clone(&self.shared), Arc::clone(&self.ended));
                 self.shared.control.spawn(async move {
                     let report = shared.store.write_snapshot(name, parts).await.map_or_else(
-                        |error| Report::Declined { checkpoint, reason: error.to_string() },
+                        |error| Report::Declined { checkpoint, reason: error.to_string(), root_cause: None },
                         |snapshot| Report::Overtook { checkpoint, snapshot },
                     );
                     ended.report(attempt, task, report);
                 });
             }
-            CheckpointReport::Declined { checkpoint_id: checkpoint, reason } => {
-                self.ended.report(attempt, task, Report::Declined { checkpoint, reason });
+            CheckpointReport::Declined { checkpoint_id: checkpoint, reason, root_cause } => {
+                self.ended.report(attempt, task, Report::Declined { checkpoint, reason, root_cause });
             }
             CheckpointReport::Finished { .. } => self.ended.report(attempt, task, Report::Finished),
         }

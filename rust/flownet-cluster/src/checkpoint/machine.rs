@@ -23,6 +23,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use flownet_runtime::RootCause;
 use flownet_store::TaskSnapshot;
 
 /// What happened.
@@ -37,7 +38,7 @@ pub(crate) enum Input {
     /// It is to wait in line whatever that takes.
     Aligned { checkpoint: u64 },
     /// A task could not.
-    Declined { task: u32, checkpoint: u64, reason: String },
+    Declined { task: u32, checkpoint: u64, reason: String, root_cause: Option<RootCause> },
     /// A task's input has ended; it stays for one more checkpoint.
     Finished { task: u32 },
     /// A task has ended well.
@@ -74,7 +75,7 @@ pub(crate) enum Command {
     /// Count it as failed, and tell all tasks that it never will count.
     Abort { checkpoint: u64, reason: String },
     /// Too many have failed in a row.
-    Fail { checkpoint: u64, failed: u32, reason: String },
+    Fail { checkpoint: u64, failed: u32, reason: String, root_cause: Option<RootCause> },
 }
 
 /// What a task kept for a checkpoint.
@@ -192,9 +193,9 @@ impl CheckpointMachine {
                     *overtakes_at = None;
                 }
             }
-            Input::Declined { task, checkpoint, reason } => {
+            Input::Declined { task, checkpoint, reason, root_cause } => {
                 if self.is_pending(checkpoint) && (task as usize) < self.tasks.len() {
-                    self.abort(checkpoint, reason, now);
+                    self.abort(checkpoint, (reason, root_cause), now);
                 }
             }
             Input::Finished { task } => self.reached(task, TaskPhase::Finished),
@@ -203,7 +204,7 @@ impl CheckpointMachine {
             Input::Published { checkpoint } => self.published(checkpoint, now),
             Input::NotPublished { checkpoint, reason } => {
                 if matches!(self.phase, Phase::Publishing { checkpoint: of } if of == checkpoint) {
-                    self.abort(checkpoint, reason, now);
+                    self.abort(checkpoint, (reason, None), now);
                 }
             }
             Input::Ending => {
@@ -375,7 +376,7 @@ impl CheckpointMachine {
         self.last_kept.get(&task).is_some_and(|kept| kept.is_last)
     }
 
-    fn abort(&mut self, checkpoint: u64, reason: String, now: Duration) {
+    fn abort(&mut self, checkpoint: u64, (reason, root_cause): (String, Option<RootCause>), now: Duration) {
         self.failed += 1;
         self.publishing.clear();
         self.rest(now);
@@ -383,7 +384,7 @@ impl CheckpointMachine {
         if self.failed > self.limits.tolerable_failures {
             self.phase = Phase::Off;
             self.next_trigger = Duration::MAX;
-            self.commands.push_back(Command::Fail { checkpoint, failed: self.failed, reason });
+            self.commands.push_back(Command::Fail { checkpoint, failed: self.failed, reason, root_cause });
         }
     }
 
@@ -401,7 +402,7 @@ impl CheckpointMachine {
             Phase::Pending { checkpoint, since, .. } if now >= *since + self.limits.timeout => {
                 let (checkpoint, limit, silent) = (*checkpoint, self.limits.timeout, self.unanswered().len());
                 let reason = format!("{silent} of {} tasks have not answered within {limit:?}", self.tasks.len());
-                self.abort(checkpoint, reason, now);
+                self.abort(checkpoint, (reason, None), now);
             }
             Phase::Pending { checkpoint, overtakes_at: Some(overtakes_at), .. } if now >= *overtakes_at => {
                 let checkpoint = *checkpoint;

@@ -3,6 +3,7 @@
 //! ```text
 //! Supervisor   a job is a row of attempts: restart, after how long, or give up
 //!    CheckpointMachine   of one attempt: when to trigger, who has answered, what counts
+//!    FailuresWithoutProgress   which failures no restart heals
 //! RegionsMachine   of one attempt, beside it: which of its regions run
 //! parts        what a checkpoint is made of, for people
 //! assign       what each task of an attempt goes on from
@@ -11,6 +12,7 @@
 mod assign;
 mod machine;
 mod parts;
+mod repeated;
 mod restart;
 
 #[cfg(test)]
@@ -23,5 +25,6 @@ pub(crate) use self::assign::{assign, operators, without_uid, without_uid_in};
 pub(crate) use self::machine::{CheckpointLimits, CheckpointMachine, Command, Input, Kept};
 pub use self::parts::CheckpointPart;
 pub(crate) use self::parts::CheckpointParts;
+pub(crate) use self::repeated::Repeated;
 pub use self::restart::Restart;
 pub(crate) use self::restart::Supervisor;

@@ -4,12 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use flownet_runtime::RootCause;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::repeated::{FailuresWithoutProgress, Repeated};
 
 /// How often, and after how long, a job that failed is started again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// As [`Exponential`](Self::Exponential) where checkpoints are taken, as [`None`](Self::None) elsewhere.
+    /// With checkpoints as [`Exponential`](Self::Exponential), until an error of the program or its data repeats without
+    /// progress. Without checkpoints as [`None`](Self::None).
     #[default]
     Auto,
     /// Never.
@@ -50,18 +54,24 @@ pub(crate) struct Supervisor {
     delay: Duration,
     began: Duration,
     rng: fastrand::Rng,
+    /// Failures without progress, if these are judged.
+    without_progress: Option<FailuresWithoutProgress>,
+    /// Why there is no restart any more.
+    gave_up: Option<Repeated>,
 }
 
 impl Supervisor {
     /// For a job whose first attempt begins now.
     pub(crate) fn new(restart: &Restart, has_checkpoints: bool, seed: u64) -> Self {
+        let without_progress = (*restart == Restart::Auto).then(FailuresWithoutProgress::default);
         let restart = match restart {
             Restart::Auto if has_checkpoints => Restart::Exponential,
             Restart::Auto => Restart::None,
             chosen => chosen.clone(),
         };
         let rng = fastrand::Rng::with_seed(seed);
-        Self { restart, failures: Vec::new(), delay: FIRST_DELAY, began: Duration::ZERO, rng }
+        let (failures, began) = (Vec::new(), Duration::ZERO);
+        Self { restart, failures, delay: FIRST_DELAY, began, rng, without_progress, gave_up: None }
     }
 
     /// Whether an attempt that failed now would be followed by another.
@@ -74,9 +84,20 @@ impl Supervisor {
         }
     }
 
-    /// An attempt has failed: how long to wait before the next; none if there is to be none.
-    pub(crate) fn failed(&mut self, now: Duration) -> Option<Duration> {
+    /// An attempt has failed while `checkpoint` counts last: how long to wait before the next; none if there is to be none.
+    pub(crate) fn failed(
+        &mut self,
+        now: Duration,
+        root_cause: Option<RootCause>,
+        checkpoint: Option<u64>,
+    ) -> Option<Duration> {
         if !self.would_restart(now) {
+            return None;
+        }
+        if let Some(failures) = &mut self.without_progress {
+            self.gave_up = failures.count(root_cause, checkpoint);
+        }
+        if self.gave_up.is_some() {
             return None;
         }
         self.failures.push(now);
@@ -91,6 +112,11 @@ impl Supervisor {
                 delay
             }
         })
+    }
+
+    /// The failure that it gave up on because it repeated.
+    pub(crate) fn gave_up(&self) -> Option<Repeated> {
+        self.gave_up
     }
 
     /// Another attempt begins.

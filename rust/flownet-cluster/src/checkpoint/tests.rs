@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use flownet_runtime::snapshot::Share;
+use flownet_runtime::{RootCause, snapshot::Share};
 use flownet_store::{PartRef, TaskSnapshot};
 
 use super::*;
@@ -80,8 +80,8 @@ fn the_next_one_waits_for_its_time_and_for_the_pause() {
 fn what_fails_is_aborted_and_counted_and_too_many_in_a_row_fail_the_attempt() {
     let mut machine = machine(2, CheckpointLimits { tolerable_failures: 1, ..limits() });
     let decline = |machine: &mut CheckpointMachine, checkpoint, now| {
-        machine.handle(Input::Declined { task: 1, checkpoint, reason: "no room".into() }, now);
-        machine.handle(Input::Declined { task: 0, checkpoint, reason: "again".into() }, now);
+        machine.handle(Input::Declined { task: 1, checkpoint, reason: "no room".into(), root_cause: None }, now);
+        machine.handle(Input::Declined { task: 0, checkpoint, reason: "again".into(), root_cause: None }, now);
     };
     machine.handle(Input::Tick, SECOND * 10);
     commands(&mut machine);
@@ -98,7 +98,7 @@ fn what_fails_is_aborted_and_counted_and_too_many_in_a_row_fail_the_attempt() {
     let expected = [
         Command::Trigger { checkpoint: 2 },
         Command::Abort { checkpoint: 2, reason: reason.clone() },
-        Command::Fail { checkpoint: 2, failed: 2, reason },
+        Command::Fail { checkpoint: 2, failed: 2, reason, root_cause: None },
     ];
     assert_eq!(all, expected);
     machine.handle(Input::Tick, SECOND * 1000);
@@ -401,7 +401,7 @@ impl World {
                 }
                 let task = number as u32;
                 if self.rng.u8(0..20) == 0 {
-                    self.post(Input::Declined { task, checkpoint, reason: "drawn".into() });
+                    self.post(Input::Declined { task, checkpoint, reason: "drawn".into(), root_cause: None });
                 } else {
                     self.post(Input::Acknowledged { task, checkpoint, kept });
                 }
@@ -503,7 +503,7 @@ fn delays_grow_up_to_a_minute_and_shrink_when_it_has_run_for_an_hour() {
     let mut now = Duration::ZERO;
     let (mut expected, mut delays) = (1.0_f64, Vec::new());
     for _ in 0..20 {
-        let delay = supervisor.failed(now).expect("always");
+        let delay = supervisor.failed(now, None, None).expect("always");
         let share = delay.as_secs_f64() / expected;
         assert!((0.9..=1.1).contains(&share), "{delay:?} where {expected} s were due");
         delays.push(share);
@@ -512,21 +512,30 @@ fn delays_grow_up_to_a_minute_and_shrink_when_it_has_run_for_an_hour() {
         supervisor.begins(now);
     }
     assert!(delays.iter().any(|share| (share - 1.0).abs() > 0.01), "they are spread");
-    let delay = supervisor.failed(now + SECOND * 3600).expect("always");
+    let delay = supervisor.failed(now + SECOND * 3600, None, None).expect("always");
     assert!(delay < SECOND * 2, "{delay:?}");
+}
+
+/// Of a record that cannot be parsed.
+fn cause() -> Option<RootCause> {
+    Some(RootCause { operator: "parse".into(), error_type: "ValueError".into(), position: "'x'".into() })
 }
 
 #[test]
 fn others_restart_so_often_as_they_say() {
     let restarts = |restart: &str, has_checkpoints, every: u32| {
         let mut supervisor = Supervisor::new(&restart.parse().expect(restart), has_checkpoints, 0);
-        (0..100).take_while(|n| supervisor.failed(SECOND * every * *n).is_some()).count()
+        (0..100).take_while(|n| supervisor.failed(SECOND * every * *n, cause(), None).is_some()).count()
     };
     assert_eq!((restarts("auto", false, 1), restarts("none", true, 1)), (0, 0));
+    assert_eq!(restarts("auto", true, 1), 4, "the fifth failure at the same record is final");
     assert_eq!((restarts("exponential", false, 1), restarts("fixed:3:10s", true, 1)), (100, 3));
     assert_eq!((restarts("rate:3:1min:1s", true, 1), restarts("rate:3:1min:1s", true, 30)), (3, 100));
     let mut fixed = Supervisor::new(&"fixed:1:250ms".parse().expect("a way"), false, 0);
-    assert_eq!((fixed.failed(SECOND), fixed.failed(SECOND)), (Some(Duration::from_millis(250)), None));
+    assert_eq!(
+        (fixed.failed(SECOND, None, None), fixed.failed(SECOND, None, None)),
+        (Some(Duration::from_millis(250)), None)
+    );
 }
 
 #[test]

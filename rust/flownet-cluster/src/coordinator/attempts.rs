@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use flownet_store::StoreError;
 
+use super::checkpoints::Checkpoints;
 use super::driver::{Driver, Event, Seat, flow_loop, regions_machine, stall_machine};
 use crate::{
     alignment::AlignmentMachine,
     error::ClusterError,
-    machine::{JobState, Outcome, Past},
+    machine::{Failure, JobState, Outcome, Past},
 };
 
 impl Driver {
@@ -37,7 +38,7 @@ impl Driver {
             let Err(error) = self.verdict(outcome) else { return Ok(()) };
             tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job failed and is restarted");
             self.board.restarting(&error, None);
-            self.wait_for_next_attempt(delay).await?;
+            self.wait_for_next_attempt(delay, error).await?;
         }
     }
 
@@ -45,21 +46,31 @@ impl Driver {
     async fn begin_later(&mut self, error: ClusterError) -> Result<(), ClusterError> {
         let has_past = self.past.iter().any(|past| *past != Past::None);
         let may_pass = has_past && matches!(error, ClusterError::Store(StoreError::Io { .. }));
-        let delay = may_pass.then(|| self.supervisor.failed(self.began.elapsed())).flatten();
+        let delay = may_pass.then(|| self.supervisor.failed(self.began.elapsed(), None, None)).flatten();
         let Some(delay) = delay else { return Err(error) };
         tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job cannot be restarted yet");
         self.board.restarting(&error, None);
-        self.wait_for_next_attempt(delay).await
+        self.wait_for_next_attempt(delay, error).await
     }
 
     /// How long to wait for the next attempt; none if there is to be none.
     fn next_attempt(&mut self, outcome: &Outcome) -> Option<Duration> {
-        if !matches!(outcome, Outcome::Failed(_)) || !self.machine.may_begin_again() || !self.can_restart() {
+        let Outcome::Failed(failure) = outcome else { return None };
+        if !self.machine.may_begin_again() || !self.can_restart() {
             return None;
         }
         let now = self.began.elapsed();
         // Failures of several regions in a row are one.
-        self.machine.begins_again_at().map_or_else(|| self.supervisor.failed(now), |at| Some(at.saturating_sub(now)))
+        match self.machine.begins_again_at() {
+            Some(at) => Some(at.saturating_sub(now)),
+            None => self.restart_after(failure),
+        }
+    }
+
+    /// How long to wait before what has failed begins anew; none if it is not to.
+    pub(super) fn restart_after(&mut self, failure: &Failure) -> Option<Duration> {
+        let checkpoint = self.checkpoints.as_ref().and_then(Checkpoints::last_number);
+        self.supervisor.failed(self.began.elapsed(), failure.root_cause(), checkpoint)
     }
 
     /// Whether what has failed can be followed by another attempt.
@@ -94,8 +105,9 @@ impl Driver {
     }
 
     /// Keeps the workers alive, and notes who is lost meanwhile. Waits longer where others are to come for them; where
-    /// these do not come in time, the attempt will say who is missing.
-    async fn wait_for_next_attempt(&mut self, delay: Duration) -> Result<(), ClusterError> {
+    /// these do not come in time, the attempt will say who is missing. If the user ends the job meanwhile, there is no next
+    /// attempt: it ends with the cause of the last failure.
+    async fn wait_for_next_attempt(&mut self, delay: Duration, cause: ClusterError) -> Result<(), ClusterError> {
         self.board.set_state(JobState::Restarting);
         let until = Instant::now() + delay;
         loop {
@@ -108,7 +120,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
-                    None | Some(Event::Cancel | Event::Stop { .. }) => return Err(ClusterError::Cancelled),
+                    None | Some(Event::Cancel | Event::Stop { .. }) => return Err(cause),
                     Some(Event::Savepoint { request }) => self.take_savepoint_request(request),
                     Some(Event::Of { event, .. } | Event::OfAttempt { event, .. }) => self.note(*event),
                     Some(event) => self.note(event),

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::attempts::RestoredTasks;
 use super::driver::{Driver, Event, Job};
-use super::{block_on, last_at};
+use super::{block_on, found_at};
 use crate::{
     checkpoint::{CheckpointLimits, CheckpointMachine, CheckpointParts, Command, Input, Kept, assign, operators},
     error::ClusterError,
@@ -68,6 +68,15 @@ impl Checkpoints {
             Some(restore_from) => Some(self.begin_from(restore_from, job, &mut claim, resumed).await?),
             None => resumed,
         };
+        if let Some(ended) = resumed.as_ref().filter(|manifest| manifest.has_ended()) {
+            let (job, checkpoint) = (&job.settings.job_name, ended.checkpoint);
+            tracing::warn!(
+                job,
+                checkpoint,
+                "nothing is left to do: the checkpoint is of a job that came to the end of its input or was stopped with drain. \
+                 To resume later, stop without drain; to begin anew, use another storage"
+            );
+        }
         let plan = &job.plan;
         let restored = match &resumed {
             None => BTreeMap::new(),
@@ -100,7 +109,7 @@ impl Checkpoints {
         claim: &mut Claim,
         resumed: Option<Manifest>,
     ) -> Result<Manifest, ClusterError> {
-        match (last_at(restore_from).await, resumed) {
+        match (found_at(restore_from, job.settings.restore_checkpoint.map(u64::from)).await, resumed) {
             // It may be gone by now.
             (Err(_), Some(resumed)) if resumed.origin.is_some() => Ok(resumed),
             (Err(error), _) => Err(error.into()),
@@ -120,6 +129,11 @@ impl Checkpoints {
     /// Whether another run of the job has begun: this one must not take over again.
     pub(super) fn is_fenced(&self) -> bool {
         self.is_fenced
+    }
+
+    /// Number of the checkpoint that counts last.
+    pub(super) fn last_number(&self) -> Option<u64> {
+        Some(self.attempt.as_ref()?.last.as_ref()?.checkpoint)
     }
 
     /// The checkpoint that counts last, and what each task goes on from with it.
@@ -186,8 +200,8 @@ impl Driver {
                     self.refuse_savepoints(checkpoint, "its checkpoint failed");
                     self.tell_all(Order::Abort { checkpoint });
                 }
-                Command::Fail { checkpoint, failed, reason } => {
-                    let failure = Failure::Checkpoint { checkpoint, failed, reason };
+                Command::Fail { checkpoint, failed, reason, root_cause } => {
+                    let failure = Failure::Checkpoint { checkpoint, failed, reason, root_cause };
                     self.feed(machine::Input::CheckpointsFailed { failure });
                 }
             }
@@ -228,9 +242,9 @@ impl Driver {
                     }
                     Input::Overtook { task, checkpoint, snapshot }
                 }
-                Report::Declined { checkpoint, reason } => {
+                Report::Declined { checkpoint, reason, root_cause } => {
                     let name = self.job.plan.tasks.get(task as usize).map_or("?", |task| &task.spec.name);
-                    Input::Declined { task, checkpoint, reason: format!("task '{name}': {reason}") }
+                    Input::Declined { task, checkpoint, reason: format!("task '{name}': {reason}"), root_cause }
                 }
                 Report::Finished => Input::Finished { task },
             };
@@ -408,8 +422,11 @@ pub(super) fn keep_key_groups(settings: &mut JobSettings) {
         return;
     }
     // Its own, if it has any.
-    for url in [&settings.checkpoint_storage, &settings.restore_from].into_iter().flatten() {
-        if let Ok((_, last)) = block_on(async { Ok(last_at(url).await?) }) {
+    let places =
+        [(&settings.checkpoint_storage, None), (&settings.restore_from, settings.restore_checkpoint.map(u64::from))];
+    for (url, checkpoint) in places {
+        let Some(url) = url else { continue };
+        if let Ok((_, last)) = block_on(async { Ok(found_at(url, checkpoint).await?) }) {
             settings.max_parallelism = Some(last.max_parallelism);
             return;
         }

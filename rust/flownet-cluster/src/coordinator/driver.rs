@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     alignment::AlignmentMachine,
-    checkpoint::{self, Supervisor},
+    checkpoint::{self, Repeated, Supervisor},
     error::{ClusterError, WorkerExit, WorkerIdentity},
     flow::FlowLoop,
     launcher::{LaunchedWorker, Launcher},
@@ -474,7 +474,13 @@ impl Driver {
                     Some(seat) => seat.identity.clone(),
                     None => WorkerIdentity::unknown(worker),
                 };
-                Err(failure.into_error(&self.job.plan, identity))
+                let error = failure.into_error(&self.job.plan, identity);
+                Err(match self.supervisor.gave_up() {
+                    None => error,
+                    Some(Repeated { attempts, checkpoint }) => {
+                        ClusterError::Repeated { error: Box::new(error), attempts, checkpoint }
+                    }
+                })
             }
         }
     }

@@ -34,7 +34,7 @@ mod view;
 use std::{ops::Deref, sync::Arc};
 
 use flownet_runtime::{ChainFactory, StatePart, log::Log, snapshot::has_medium};
-use flownet_store::{CheckpointStore, Listed, Manifest, StoreError};
+use flownet_store::{CheckpointStore, Listing, Manifest, StoreError};
 use tokio::sync::mpsc;
 
 pub use self::channels::{ChannelEnd, InputChannel, OutputChannel, TaskChannels};
@@ -143,11 +143,11 @@ impl Drop for JobHandle {
     }
 }
 
-/// The checkpoints in a folder, the oldest first. Changes nothing.
+/// The checkpoints in a folder, and what is damaged there. Changes nothing.
 ///
 /// # Errors
-/// There is no such folder, or something in it is not what was written.
-pub fn checkpoints(storage: &str) -> Result<Vec<Listed>, StoreError> {
+/// There is no such folder, or it cannot be read.
+pub fn checkpoints(storage: &str) -> Result<Listing, StoreError> {
     let store = CheckpointStore::existing(storage)?;
     let runtime = control_runtime().map_err(|error| StoreError::Url {
         url: storage.to_owned(),
@@ -188,7 +188,7 @@ pub fn read_medium(storage: &str) -> Result<Read, ClusterError> {
     block_on(async {
         let store = CheckpointStore::existing(storage)?;
         let mut failed = StoreError::Empty { url: storage.to_owned() };
-        for listed in store.checkpoints().await?.into_iter().rev() {
+        for listed in store.checkpoints().await?.checkpoints.into_iter().rev() {
             let parts = listed.manifest.tasks.iter().flat_map(|task| &task.parts);
             let parts: Vec<_> = parts.filter(|part| has_medium(&part.name, &part.share)).cloned().collect();
             match store.read_parts(&parts).await {
@@ -204,7 +204,7 @@ pub fn read_medium(storage: &str) -> Result<Read, ClusterError> {
 async fn found_at(url: &str, checkpoint: Option<u64>) -> Result<(CheckpointStore, Manifest), StoreError> {
     let Some(number) = checkpoint else { return last_at(url).await };
     let store = CheckpointStore::existing(url)?;
-    let mut listed = store.checkpoints().await?.into_iter().rev();
+    let mut listed = store.checkpoints().await?.checkpoints.into_iter().rev();
     let found = listed.find(|one| one.manifest.checkpoint == number).map(|one| one.manifest);
     Ok((store, found.ok_or_else(|| StoreError::Empty { url: url.to_owned() })?))
 }

@@ -26,7 +26,7 @@ impl Driver {
     /// Some regions have failed: they are to begin anew, or all that is left ends.
     pub(super) fn regions_failed(&mut self, regions: &[u32], failure: Failure) {
         let now = self.began.elapsed();
-        let delay = if self.can_restart() { self.supervisor.failed(now) } else { None };
+        let delay = if self.can_restart() { self.restart_after(&failure) } else { None };
         let (Some(delay), Err(error)) = (delay, self.verdict(Outcome::Failed(failure))) else {
             return self.machine.give_up(now);
         };
@@ -72,7 +72,7 @@ impl Driver {
                 // The attempt of the job that follows says the same, if it is so.
                 Err(error) => {
                     let (checkpoint, reason) = (resumed.unwrap_or(0), error.to_string());
-                    let failure = Failure::Checkpoint { checkpoint, failed: 1, reason };
+                    let failure = Failure::Checkpoint { checkpoint, failed: 1, reason, root_cause: None };
                     self.feed(Input::CheckpointsFailed { failure });
                 }
             }

@@ -38,7 +38,7 @@ mod tests;
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
-use flownet_runtime::{TaskError, error::Evidence};
+use flownet_runtime::{RootCause, TaskError, error::Evidence};
 use flownet_store::StoreError;
 use serde::Serialize;
 
@@ -126,7 +126,7 @@ pub(crate) enum Failure {
     LaunchFailed { worker: u32, how: WorkerExit },
     LaunchTimeout { workers: Vec<u32>, limit: Duration },
     HeartbeatTimeout { worker: u32, silent_for: Duration },
-    Checkpoint { checkpoint: u64, failed: u32, reason: String },
+    Checkpoint { checkpoint: u64, failed: u32, reason: String, root_cause: Option<RootCause> },
     Store { error: StoreError },
 }
 
@@ -148,7 +148,19 @@ impl Failure {
         match self {
             Self::Task { error: TaskError::Snapshot(error), .. } if !error.may_pass() => false,
             Self::Build { .. } => past == Past::Here,
+            // The objects of a checkpoint are never written again.
+            Self::Store { error } if error.is_damage() => false,
             _ => past != Past::None,
+        }
+    }
+
+    /// The root cause, if it lies in the program or its data. None if a retry may help: a lost worker, a storage that does
+    /// not answer.
+    pub(crate) fn root_cause(&self) -> Option<RootCause> {
+        match self {
+            Self::Task { error, .. } | Self::Build { error, .. } => error.root_cause(),
+            Self::Checkpoint { root_cause, .. } => root_cause.clone(),
+            _ => None,
         }
     }
 
@@ -183,7 +195,9 @@ impl Failure {
             Self::HeartbeatTimeout { worker, silent_for } => {
                 ClusterError::HeartbeatTimeout { worker: identity(worker), silent_for }
             }
-            Self::Checkpoint { checkpoint, failed, reason } => ClusterError::Checkpoint { checkpoint, failed, reason },
+            Self::Checkpoint { checkpoint, failed, reason, .. } => {
+                ClusterError::Checkpoint { checkpoint, failed, reason }
+            }
             Self::Store { error } => ClusterError::Store(error),
         }
     }

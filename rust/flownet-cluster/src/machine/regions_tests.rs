@@ -25,6 +25,7 @@ fn failure() -> TaskError {
         error_type: "ValueError".into(),
         message: "raised".into(),
         traceback: None,
+        is_transient: false,
     }
     .into()
 }
@@ -359,7 +360,7 @@ fn what_is_no_failure_of_a_region_ends_the_attempt_of_the_whole_job() {
     world.handle(Input::TaskFinished { task: 2 });
     world.come_to_rest();
     world.is_ending = true;
-    let failure = Failure::Checkpoint { checkpoint: 3, failed: 1, reason: "full".into() };
+    let failure = Failure::Checkpoint { checkpoint: 3, failed: 1, reason: "full".into(), root_cause: None };
     world.handle(Input::CheckpointsFailed { failure: failure.clone() });
     world.come_to_rest();
     assert_eq!(world.end, Some(Outcome::Failed(failure)));
@@ -374,7 +375,7 @@ fn what_fails_for_all_while_a_region_waits_is_why_the_job_ends() {
     world.answer(0);
     assert_eq!(world.machine.waiting(), [0]);
     world.is_ending = true;
-    let failure = Failure::Checkpoint { checkpoint: 3, failed: 1, reason: "fenced".into() };
+    let failure = Failure::Checkpoint { checkpoint: 3, failed: 1, reason: "fenced".into(), root_cause: None };
     world.handle(Input::CheckpointsFailed { failure: failure.clone() });
     world.answer(0);
     assert_eq!(world.end, Some(Outcome::Failed(failure)));

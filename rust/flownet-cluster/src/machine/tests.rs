@@ -118,6 +118,7 @@ fn operator_error() -> TaskError {
         error_type: "ValueError".into(),
         message: "no".into(),
         traceback: None,
+        is_transient: false,
     }
     .into()
 }
@@ -221,6 +222,18 @@ fn what_a_task_cannot_begin_with_is_no_failure_that_may_pass() {
         assert_eq!(rig.machine.may_begin_again(Past::Here), may_pass);
         assert_eq!(rig.machine.may_begin_again(Past::Elsewhere), may_pass);
         assert!(!rig.machine.may_begin_again(Past::None));
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_final_and_a_storage_out_of_reach_is_not() {
+    let (url, path) = (String::from("file:///c"), String::from("gen-1/chk-1/0000-0.snap"));
+    let damaged = StoreError::Damaged { url: url.clone(), path: path.clone(), why: "cut".into() };
+    let away = StoreError::Io { url, what: "read".into(), path, reason: "no route".into() };
+    for (error, may_pass) in [(damaged, false), (away, true)] {
+        let mut rig = Rig::running();
+        rig.handle(Input::CheckpointsFailed { failure: Failure::Store { error } });
+        assert_eq!(rig.machine.may_begin_again(Past::Here), may_pass);
     }
 }
 

@@ -67,6 +67,9 @@ pub enum SettingsError {
         /// When it is given up.
         timeout: Duration,
     },
+    /// A checkpoint without the folder that it is in.
+    #[error("restore_checkpoint is set, but not restore_from: say in which folder that checkpoint is")]
+    NoRestoreFrom,
     /// A job that is to begin from a checkpoint and takes none.
     #[error("restore_from is set, but not checkpoint_interval: a job that goes on from a checkpoint takes some itself")]
     NoCheckpoints,

@@ -115,6 +115,7 @@ impl NativeChain {
                     error_type: "ValueError".into(),
                     message: "told to fail".into(),
                     traceback: None,
+                    is_transient: false,
                 }
                 .into());
             }

@@ -75,6 +75,7 @@ impl OperatorInfo {
             error_type: type_name(py, error),
             message: shortened(text(error.value(py).str())),
             traceback: format_traceback(py, error).map(shortened),
+            is_transient: is_transient(py, error),
         };
         failure.into()
     }
@@ -159,6 +160,7 @@ impl OperatorInfo {
             error_type: error_type.to_owned(),
             message: shortened(message),
             traceback: None,
+            is_transient: error_type == CALL_TIMEOUT_ERROR,
         };
         failure.into()
     }
@@ -213,6 +215,13 @@ fn type_name(py: Python<'_>, error: &PyErr) -> String {
         Ok(module) if module != "builtins" && module != "__main__" => format!("{module}.{name}"),
         _ => name,
     }
+}
+
+/// Whether a retry may help. An exception of which that cannot be told is one of the program.
+fn is_transient(py: Python<'_>, error: &PyErr) -> bool {
+    let ask =
+        || py.import(intern!(py, "flownet.transient"))?.call_method1(intern!(py, "is_transient"), (error.value(py),));
+    ask().and_then(|answer| answer.extract()).unwrap_or(false)
 }
 
 /// The frames of the user's code: flownet's own are Rust's and have none.

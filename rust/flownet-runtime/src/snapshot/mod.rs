@@ -80,11 +80,13 @@ use flownet_core::keygroup::group_range;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::in_flight::{Edges, Kept, Recorded, Replay, Replayed, kept};
-pub use self::pieces::{IsOver, Piece, Pieces, RestoredPart, Written};
+pub use self::pieces::{FetchError, IsOver, Piece, Pieces, RestoredPart, Written};
 pub(crate) use self::progress::Progress;
 pub use self::read::{Input, KeyedPart, Restored, SnapshotError, medium_items};
 pub(crate) use self::write::{CHANGED, REMOVED, ROW_ENTRIES, in_rows, put_given, put_option};
 pub use self::write::{Groups, Snapshot, put_block, put_key, put_signed};
+use crate::error::TaskError;
+use crate::root_cause::RootCause;
 use crate::spec::{OperatorSpec, TaskSpec, partition_id};
 
 /// Names of what is kept of every operator that keeps something: the medium's, and that its input has ended.
@@ -181,12 +183,20 @@ pub enum CheckpointReport {
         checkpoint_id: u64,
         /// Why, for people: names operator, state and key.
         reason: String,
+        /// What is to be recognised if it fails like this again.
+        root_cause: Option<RootCause>,
     },
     /// Its input has ended and its operators have finished; it waits for one more checkpoint, and then ends.
     Finished {
         /// Whether the input came to its own end. After a stop without draining it goes on when the job does.
         drain: bool,
     },
+}
+
+impl CheckpointReport {
+    pub(crate) fn declined(checkpoint_id: u64, error: &TaskError) -> Self {
+        Self::Declined { checkpoint_id, reason: error.to_string(), root_cause: error.root_cause() }
+    }
 }
 
 /// What one subtask of an operator keeps under one name.

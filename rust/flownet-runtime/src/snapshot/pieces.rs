@@ -87,7 +87,16 @@ pub struct Piece {
     /// Who gets it back.
     pub share: Share,
     /// Brings its bytes, or says why it cannot. Called on the task's thread, which waits for it.
-    pub fetch: Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>,
+    pub fetch: Arc<dyn Fn() -> Result<Vec<u8>, FetchError> + Send + Sync>,
+}
+
+/// Why a piece could not be fetched.
+#[derive(Clone, Debug)]
+pub struct FetchError {
+    /// What the store said.
+    pub reason: String,
+    /// Whether the piece is damaged or gone, so that another attempt finds the same.
+    pub is_damage: bool,
 }
 
 impl Piece {
@@ -95,7 +104,10 @@ impl Piece {
         let (uid, name) = (self.uid.clone(), self.name.clone());
         match (self.fetch)() {
             Ok(bytes) => Ok(StatePart { uid, name, share: self.share, bytes }),
-            Err(reason) => Err(SnapshotError::OutOfReach { uid, state: name, reason }.into()),
+            Err(FetchError { reason, is_damage: true }) => {
+                Err(SnapshotError::Damaged { uid, state: name, reason }.into())
+            }
+            Err(FetchError { reason, .. }) => Err(SnapshotError::OutOfReach { uid, state: name, reason }.into()),
         }
     }
 }

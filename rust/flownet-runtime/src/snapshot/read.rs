@@ -39,6 +39,16 @@ pub enum SnapshotError {
         /// Where it breaks the format.
         what: String,
     },
+    /// A part of it is damaged or gone.
+    #[error("state '{state}' of operator '{uid}' cannot be read: {reason}")]
+    Damaged {
+        /// The operator.
+        uid: String,
+        /// Its state.
+        state: String,
+        /// What the store said.
+        reason: String,
+    },
     /// It cannot be fetched from where it is kept.
     #[error("state '{state}' of operator '{uid}' cannot be read: {reason}")]
     OutOfReach {

@@ -127,7 +127,7 @@ impl<C: Chain + ?Sized> Task<C> {
             Err(error) => {
                 self.outputs.send_to_all(&Event::CancelBarrier { checkpoint_id: id })?;
                 if let Some(progress) = &mut self.progress {
-                    progress.report(CheckpointReport::Declined { checkpoint_id: id.get(), reason: error.to_string() });
+                    progress.report(CheckpointReport::declined(id.get(), &error));
                 }
                 Ok(())
             }
@@ -198,7 +198,7 @@ impl<C: Chain + ?Sized> Task<C> {
                 // Its barrier has gone on: whoever has taken it is told by the coordinator.
                 self.taken = None;
                 if let Some(progress) = &mut self.progress {
-                    progress.report(CheckpointReport::Declined { checkpoint_id: id, reason: error.to_string() });
+                    progress.report(CheckpointReport::declined(id, &error));
                 }
                 Ok(())
             }

@@ -238,5 +238,6 @@ pub(crate) fn failure(n: u64) -> OperatorFailure {
         error_type: "ValueError".into(),
         message: "not this one".into(),
         traceback: None,
+        is_transient: false,
     }
 }

@@ -736,7 +736,7 @@ fn a_checkpoint_that_an_operator_refuses_is_declined_and_the_next_one_is_taken()
     let declined = || {
         let reports = run.reports.lock().unwrap();
         reports.iter().any(|(_, report)| {
-            matches!(report, CheckpointReport::Declined { checkpoint_id: 1, reason } if reason == "the sink refuses")
+            matches!(report, CheckpointReport::Declined { checkpoint_id: 1, reason, .. } if reason == "the sink refuses")
         })
     };
     wait_until("the sink declines", declined);

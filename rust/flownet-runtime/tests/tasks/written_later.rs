@@ -132,7 +132,7 @@ impl Rig {
                 format!("{checkpoint_id}: {}{}", parts.join(", "), if end.is_some() { ", ended" } else { "" })
             }
             CheckpointReport::Overtook { checkpoint_id, .. } => format!("{checkpoint_id} overtook"),
-            CheckpointReport::Declined { checkpoint_id, reason } => format!("{checkpoint_id} declined: {reason}"),
+            CheckpointReport::Declined { checkpoint_id, reason, .. } => format!("{checkpoint_id} declined: {reason}"),
             CheckpointReport::Finished { .. } => "finished".to_owned(),
         };
         reports.iter().map(said).collect()

@@ -12,7 +12,9 @@ use super::super::spill::LOOK_BATCHES;
 use super::*;
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
-use crate::snapshot::{Piece, Restored, RestoredPart, Snapshot, SnapshotError, StatePart, Written, put_block};
+use crate::snapshot::{
+    FetchError, Piece, Restored, RestoredPart, Snapshot, SnapshotError, StatePart, Written, put_block,
+};
 use crate::spec::StateBackend;
 use crate::time::WallClock;
 
@@ -454,11 +456,14 @@ fn what_lies_on_disk_is_written_in_pieces_as_it_was() {
 fn a_piece_that_cannot_be_fetched_is_named() {
     let mut state = opened(0, 1, on_disk(0));
     let share = crate::snapshot::Share::Groups { first: 0, last: 7, of: GROUPS };
-    let fetch = Arc::new(|| Err("it is gone".to_owned()));
-    let piece = RestoredPart::Piece(Piece { uid: "op".into(), name: "text".into(), share, fetch });
-    let from = Restored::of_restored("op", std::slice::from_ref(&piece), 0, state.range());
-    let refused = from.read_large("text", &mut state, &Text).unwrap_err().to_string();
-    assert_eq!(refused, "state 'text' of operator 'op' cannot be read: it is gone");
+    for is_damage in [true, false] {
+        let fetch = Arc::new(move || Err(FetchError { reason: "it is gone".to_owned(), is_damage }));
+        let piece = RestoredPart::Piece(Piece { uid: "op".into(), name: "text".into(), share, fetch });
+        let from = Restored::of_restored("op", std::slice::from_ref(&piece), 0, state.range());
+        let refused = from.read_large("text", &mut state, &Text).unwrap_err();
+        assert_eq!(refused.to_string(), "state 'text' of operator 'op' cannot be read: it is gone");
+        assert!(matches!(refused, TaskError::Snapshot(error) if error.may_pass() != is_damage));
+    }
 }
 
 #[test]
