@@ -593,7 +593,13 @@ fn state_on_disk_shares_the_memory_of_its_worker_and_other_tasks_have_none() {
 fn rows_without_a_promise_of_order_may_leave_memory_and_nothing_else_does() {
     let timed = |watermarks| {
         let column = "ms".to_owned();
-        OperatorKind::Rows(RowsKind::AssignTimestamps { input: Value::Null, column, watermarks, idle_after_ms: None })
+        OperatorKind::Rows(RowsKind::AssignTimestamps {
+            input: Value::Null,
+            column,
+            watermarks,
+            idle_after_ms: None,
+            max_ahead_ms: None,
+        })
     };
     let summed = OperatorKind::Rows(RowsKind::Aggregate {
         input: Value::Null,
