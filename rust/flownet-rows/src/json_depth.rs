@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(deep("{\"a\":[[1]]}"), Some(6));
         assert_eq!(deep("{\"a\":\"[[[\"}\n{\"\\\"[[[\":1}"), None);
         assert_eq!(deep("{\"a\":[\n{\"b\":[\n"), None);
-        assert_eq!(deep("{\"open\n[[["), Some(10));
+        assert_eq!(deep("{\"open\n[[["), Some(9));
         assert_eq!(deep("\"\\"), None);
         assert_eq!(deep("]]]][[]][[["), Some(10));
     }

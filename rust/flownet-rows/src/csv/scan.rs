@@ -232,7 +232,7 @@ mod tests {
         let block = |data: &str| csv_records(data.as_bytes(), b',', false).unwrap().end;
         assert_eq!(block("a,b\r\n1,\"x\r"), 5);
         assert_eq!(block("a,b\r\n1,\"x\r\ny\"\r"), 5);
-        assert_eq!(block("a,b\r\n1,\"x\r\ny\"\r\n"), 16);
+        assert_eq!(block("a,b\r\n1,\"x\r\ny\"\r\n"), 15);
         assert_eq!(block("a,b\r1,2\r"), 4);
         assert_eq!(block("1,\"x\""), 0);
     }
