@@ -256,6 +256,7 @@ fn harness(kind: &RowsKind, steps: &[Step], noted: Option<Noted>) -> Harness<dyn
         payload: Payload::None,
         rate_limit: None,
         brake: None,
+        target: None,
         upstream: None,
     });
     let chain = flownet_rows::chain(&spec, &NoForeign).expect("an operator that can be");
@@ -289,6 +290,7 @@ fn output(edge: u32, from_operator: u32, partitioner: Partitioner) -> OutputSpec
         tag: None,
         timestamps: true,
         in_iteration: false,
+        splits: false,
         partitioner,
         payload: Payload::None,
         partition: partition_id(edge, 0),
@@ -304,6 +306,7 @@ fn input(edge: u32, side: u32, to_operator: u32, partitioner: Partitioner) -> In
         side: side as u8,
         timestamps: true,
         in_iteration: false,
+        splits: false,
         partitioner,
         flow_control: FlowControl::Credit,
         channels: vec![ChannelSpec { producer_worker: 0, partition: partition_id(edge, 0), subpartition: 0 }],
