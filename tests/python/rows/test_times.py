@@ -114,7 +114,7 @@ def test_truncated_times_are_those_of_polars(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(-(10**15), 10**15), min_size=1), st.sampled_from(UNITS), st.sampled_from(UNITS))
+@given(st.lists(st.integers(-9 * 10**9, 9 * 10**9), min_size=1), st.sampled_from(UNITS), st.sampled_from(UNITS))
 def test_spans_of_time_that_get_a_coarser_unit_are_rounded_down(values: list[int], unit: str, to: str) -> None:
     found = of_rows(pa.array(values, pa.duration(unit)), cut=fn.col("at").cast(f"duration[{to}]"))["cut"]
     assert found == [value * PER_SECOND[to] // PER_SECOND[unit] for value in values]
