@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn two_rows_where_one_was_kept_are_an_error() {
-        assert!(matches!(gathered().push(&texts(vec![None, Some("b")]), 0), Err(MalformedRun::NotOneRow)));
+    fn several_rows_where_one_was_kept_are_an_error() {
+        assert!(matches!(gathered().push(&texts(vec![None, Some("b"), None]), 0), Err(MalformedRun::NotOneRow)));
     }
 }

@@ -224,9 +224,9 @@ mod tests {
         proptest::option::of(prop_oneof![any::<i64>(), -9_000_000_000_000i64..9_000_000_000_000])
     }
 
-    /// A number whose order is the rule's.
-    fn ranked(value: Option<f64>) -> Option<f64> {
-        value.map(|value| if value.is_nan() { f64::MAX } else { value.clamp(-1e300, 1e300) })
+    /// A pair whose order is the rule's.
+    fn ranked(value: Option<f64>) -> Option<(bool, f64)> {
+        value.map(|value| if value.is_nan() { (true, 0.0) } else { (false, value) })
     }
 
     proptest! {

@@ -301,9 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn two_rows_where_one_was_kept_are_an_error() {
-        let two = Arc::new(Int64Array::from(vec![1, 2]));
-        let two = run_of(&layout("number", DataType::Int64), two);
-        assert!(matches!(met().push_alone([&two, &text(None)], ExactTime::of_ms(0)), Err(MalformedRun::NotOneRow)));
+    fn several_rows_where_one_was_kept_are_an_error() {
+        let several = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let several = run_of(&layout("number", DataType::Int64), several);
+        let pushed = met().push_alone([&several, &text(None)], ExactTime::of_ms(0));
+        assert!(matches!(pushed, Err(MalformedRun::NotOneRow)));
     }
 }
