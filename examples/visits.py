@@ -38,8 +38,9 @@ def describe(path, pause="30min", parallelism=2):
     in_a_minute = fn.WatermarkStrategy.for_bounded_out_of_orderness("1min")
     requests = (
         env.read_text(path, errors="replace")
-        .flat_map(parse)
         .set_parallelism(1)  # a log is in order, more or less: one subtask reads it from its begin to its end
+        .flat_map(parse)
+        .set_parallelism(1)
         .assign_timestamps_and_watermarks(in_a_minute.with_timestamp_assigner(lambda request: request[1]))
         .set_parallelism(1)
     )

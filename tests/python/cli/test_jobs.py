@@ -147,7 +147,7 @@ def test_a_page_that_takes_no_orders_says_how_to_allow_them(serve: Serve, flowne
     assert refused.returncode == 1
     assert refused.stderr.startswith("flownet.errors.UiRightsError: ")
     assert "flownet run --ui --ui-actions or fn.serve_ui(actions=True)" in refused.stderr
-    assert served.client.status("1").state == "running"
+    assert served.client.status("1").state in ("created", "running")
 
 
 def test_a_token_that_is_missing_or_wrong_is_told(serve: Serve, flownet: Flownet) -> None:
