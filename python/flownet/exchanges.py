@@ -123,6 +123,9 @@ def mixed_splits(nodes: Sequence[Node], subtasks: dict[int, int]) -> Iterator[Mi
             if node.id in seen:
                 continue
             seen.add(node.id)
+            if node is not assigner and assigns_timestamps(node):
+                # Its times come from an assigner further up; this one changes them, as behind a join.
+                continue
             if node.role in _TELL_SPLITS and found is not None:
                 yield Mixed(assigner.name, node.name, *found)
             for given in node.inputs:

@@ -210,11 +210,14 @@ def test_an_assigner_behind_an_exchange_that_mixes_splits_is_warned_of(
     assert "in front of it, right behind 'from_resumable'" in str(warned[0].message)
 
 
-def test_nothing_is_said_of_assigners_without_watermarks_or_of_sources_without_splits() -> None:
+def test_nothing_is_said_of_assigners_without_watermarks_or_of_other_times_or_sources_without_splits() -> None:
     env = fn.Environment(parallelism=2)
     never = fn.WatermarkStrategy.no_watermarks().with_timestamp_assigner(1)
     stream = env.from_resumable(uneven, splits=[2, 3]).rebalance().map(tuple)
     windows_of_objects(stream.assign_timestamps_and_watermarks(never)).collect()
+    timed = env.from_resumable(uneven, splits=[2, 3]).assign_timestamps_and_watermarks(in_order())
+    changed = timed.key_by(0).map(tuple).assign_timestamps_and_watermarks(in_order())
+    windows_of_objects(changed).collect()
     windows_of_objects(env.from_collection([(0, 1)]).rebalance().assign_timestamps_and_watermarks(in_order())).collect()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

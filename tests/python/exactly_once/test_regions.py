@@ -96,7 +96,7 @@ def test_a_pipeline_that_raises_begins_anew_and_the_other_one_runs_on(workers: i
     read = {task.name: (task.records_in, task.began_seconds) for task in result.tasks}
     assert read["read b -> map b"] == (800, 0.0), "it counts on, over the restart"
     assert read["read a -> map a"][0] < 800
-    assert read["read a -> map a"][1] == restart.at_seconds
+    assert read["read a -> map a"][1] >= restart.at_seconds, "its tasks began anew behind the failure"
     assert ", of 'read a -> map a' and 1 more: " in str(result)
 
 
