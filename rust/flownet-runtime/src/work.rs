@@ -16,7 +16,7 @@
 //!   is not busy. What a task waits for without saying so, a lock or the disk, counts as what it was at.
 //! - `python` is the time in operators that call functions of Python, with what they do around the call; a function that lets go
 //!   of the interpreter is still at work there. One that waits to have it back counts as waiting for the interpreter, see
-//!   [`crate::contention`].
+//!   `contention.rs`.
 
 use std::cell::{OnceCell, RefCell};
 use std::hash::{BuildHasher, RandomState};
