@@ -82,7 +82,7 @@ def test_between_two_attempts_it_says_what_failed_and_rates_are_zero(page: Page,
         assert [(task.records_per_second, task.busy) for task in status.tasks] == [(0, 0)] * len(status.tasks)
         assert (status.state, status.bottleneck, status.records > 0) == ("restarting", None, True)
         job.cancel()
-        with pytest.raises(errors.CancelledError):
+        with pytest.raises(errors.OperatorError, match="no price for 2000"):
             job.wait()
 
 

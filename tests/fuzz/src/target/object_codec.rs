@@ -45,6 +45,8 @@ fn classes(py: Python<'_>) -> (KnownClasses, SentClasses) {
     let filled = || {
         let table = Arc::new(ClassTable::default());
         install(py, c"", "flownet");
+        install(py, CLASS_NAMES, "flownet.class_names");
+        install(py, LOADED_MODULES, "flownet.loaded_modules");
         install(py, PICKLING, "flownet.pickling");
         install(py, SLOTS, "flownet.classes");
         install(py, RECORD_CLASSES, "flownet.record_classes");
@@ -77,6 +79,8 @@ fn encoded(py: Python<'_>, expression: &CStr) -> Vec<u8> {
     bytes
 }
 
+const CLASS_NAMES: &CStr = c_str!(include_str!("../../../../python/flownet/class_names.py"));
+const LOADED_MODULES: &CStr = c_str!(include_str!("../../../../python/flownet/loaded_modules.py"));
 const PICKLING: &CStr = c_str!(include_str!("../../../../python/flownet/pickling.py"));
 const SLOTS: &CStr = c_str!(include_str!("../../../../python/flownet/classes.py"));
 const RECORD_CLASSES: &CStr = c_str!(include_str!("../../../../python/flownet/record_classes.py"));
