@@ -163,7 +163,7 @@ def test_checkpoints_come_while_a_loop_is_never_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize("drain", [True, False])
 def test_a_job_that_is_stopped_keeps_what_goes_round_or_works_it_off(drain: bool, tmp_path: Path) -> None:
     # However slowly checkpoints come, not all have begun by then.
-    env = job(tmp_path, "by key", pause=0.001, until=tmp_path / "stopped")
+    env = job(tmp_path, "by key", pause=0.005, until=tmp_path / "stopped")
     with env.execute_async(2) as running:
         while running.status().checkpoints_made < 2:
             time.sleep(0.002)
