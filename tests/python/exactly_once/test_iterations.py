@@ -56,7 +56,8 @@ class Numbers:
 
     def __call__(self, position: Any) -> Iterator[tuple[int, Going]]:
         for number in range(position or 0, NUMBERS):
-            time.sleep(0.0005)
+            # A source that waits for a file takes no checkpoint: there have to be some before.
+            time.sleep(0.0005 if self.until is None else 0.01)
             while self.until is not None and number >= NUMBERS // 2 and not self.until.exists():
                 time.sleep(0.002)
             yield number + 1, (number, 0, 0)
@@ -163,7 +164,7 @@ def test_checkpoints_come_while_a_loop_is_never_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize("drain", [True, False])
 def test_a_job_that_is_stopped_keeps_what_goes_round_or_works_it_off(drain: bool, tmp_path: Path) -> None:
     # However slowly checkpoints come, not all have begun by then.
-    env = job(tmp_path, "by key", pause=0.005, until=tmp_path / "stopped")
+    env = job(tmp_path, "by key", pause=0.001, until=tmp_path / "stopped")
     with env.execute_async(2) as running:
         while running.status().checkpoints_made < 2:
             time.sleep(0.002)
