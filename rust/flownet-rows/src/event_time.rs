@@ -71,17 +71,24 @@ pub(crate) type Nanos = ScalarBuffer<u32>;
 /// Reads the times of a column: milliseconds, rounded down before 1970 as after, and the nanoseconds beyond them if any row
 /// has some. Missing values stay null. An error: a time that milliseconds cannot hold.
 pub(crate) fn times_of(array: &ArrayRef) -> Result<(Int64Array, Option<Nanos>), ArrowError> {
-    let milliseconds = match array.data_type() {
-        DataType::Int64 => Arc::clone(array),
+    match array.data_type() {
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            return Ok(split(cast(array, &DataType::Int64)?.as_primitive(), 1_000));
+            Ok(split(cast(array, &DataType::Int64)?.as_primitive(), 1_000))
         }
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            return Ok(split(cast(array, &DataType::Int64)?.as_primitive(), NANOS_PER_MS));
+            Ok(split(cast(array, &DataType::Int64)?.as_primitive(), NANOS_PER_MS))
         }
+        _ => Ok((milliseconds_of(array)?, None)),
+    }
+}
+
+/// Reads the milliseconds alone of a column of times, as [`times_of`] does.
+pub(crate) fn milliseconds_of(array: &ArrayRef) -> Result<Int64Array, ArrowError> {
+    let times = match array.data_type() {
+        DataType::Int64 => Arc::clone(array),
         _ => milliseconds(array)?,
     };
-    Ok((milliseconds.as_primitive::<Int64Type>().clone(), None))
+    Ok(times.as_primitive::<Int64Type>().clone())
 }
 
 /// Of times in a unit of which so many are a millisecond.

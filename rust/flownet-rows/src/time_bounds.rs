@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::ArrowError;
 
 use crate::BATCH_ROWS;
-use crate::timestamps::event_times;
+use crate::event_time::milliseconds_of;
 
 /// For places in a table the least time of the rows from there on.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl TimeBounds {
     pub fn new<'a>(columns: impl IntoIterator<Item = &'a ArrayRef>) -> Result<Self, ArrowError> {
         let (mut places, mut row) = (Vec::new(), 0);
         for column in columns {
-            let times = event_times(column)?;
+            let times = milliseconds_of(column)?;
             for start in (0..times.len()).step_by(BATCH_ROWS) {
                 let some = times.slice(start, BATCH_ROWS.min(times.len() - start));
                 let least = match some.null_count() {

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array};
+use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ScalarBuffer;
-use arrow_schema::{ArrowError, DataType, Schema};
+use arrow_schema::{DataType, Schema};
 use flownet_runtime::operator::{Flow, Operator};
 use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
@@ -17,7 +15,6 @@ use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use crate::event_time::{Nanos, times_of};
 use crate::medium::{CarriesRows, OperatorInfo};
 use crate::mistaken_unit::{MistakenUnit, mistaken_unit};
-use crate::time_units::milliseconds;
 use crate::type_names::type_name;
 
 /// Gives rows their times, and tells what is behind of event time.
@@ -122,15 +119,6 @@ impl Timestamps {
         );
         Err(self.info.failed("ValueError", message, None))
     }
-}
-
-/// Convert a column that [`time_column`] accepts to milliseconds since 1970-01-01 UTC, rounded down.
-pub(crate) fn event_times(array: &ArrayRef) -> Result<Int64Array, ArrowError> {
-    let times = match array.data_type() {
-        DataType::Int64 => array.clone(),
-        _ => milliseconds(array)?,
-    };
-    Ok(times.as_primitive::<Int64Type>().clone())
 }
 
 fn tell<M: CarriesRows>(generated: &Generated, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
