@@ -148,7 +148,7 @@ pub fn batch_by_batch<M: CarriesRows>(
         }
         RowsKind::AssignTimestamps { input, column, watermarks, idle_after_ms, max_ahead_ms } => {
             let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
-            let watermarks = watermarks.awaiting_parts(task.has_splits());
+            let watermarks = watermarks.awaiting_splits(task.has_splits());
             Box::new(Timestamps::new(&*schema(input)?, column, watermarks, info)?)
         }
         _ => return Ok(None),

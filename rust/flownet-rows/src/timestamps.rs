@@ -132,6 +132,7 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
 
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
+        self.watermarks.set_channels(cx.channels);
         Ok(())
     }
 
@@ -162,7 +163,8 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         }
         self.order.add_all(&times, least_ms, latest_ms);
         (batch.times, batch.nanos) = (Some(times), nanos);
-        flow.emit(M::from_batch(flow.token, batch)?)
+        flow.emit(M::from_batch(flow.token, batch)?)?;
+        tell(&self.watermarks.after_records(), flow)
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {

@@ -281,6 +281,8 @@ pub struct TaskContext {
     pub takes_checkpoints: bool,
     /// Where state by key lies.
     pub state: StateBackend,
+    /// Channels of its widest output; 0 for a sink.
+    pub channels: u32,
 }
 
 impl TaskContext {
@@ -308,6 +310,7 @@ impl TaskContext {
             clock,
             takes_checkpoints: false,
             state: spec.state.clone(),
+            channels: spec.outputs.iter().map(|output| output.subpartitions).max().unwrap_or(0),
         }
     }
 }

@@ -7,8 +7,10 @@
 mod alignment;
 mod out_of_order;
 mod outliers;
+mod record_pace;
 pub(crate) mod split_events;
 mod splits;
+mod waiting_splits;
 
 use serde::{Deserialize, Serialize};
 
@@ -100,11 +102,6 @@ impl Generator {
     /// Record the source's promise that no later record is before this time.
     fn bound_from_below(&mut self, time_ms: i64) {
         self.lower_bound_ms = self.lower_bound_ms.max(time_ms);
-    }
-
-    /// How far it has come, told or not.
-    fn reached_ms(&self) -> i64 {
-        self.latest_ms.max(self.told_ms).max(self.lower_bound_ms)
     }
 
     /// The watermark that would be told now.

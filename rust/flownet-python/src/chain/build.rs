@@ -289,7 +289,7 @@ impl StageBuilder<'_, '_> {
             }
             OperatorKind::AssignTimestamps { watermarks, idle_after_ms, alignment, max_ahead_ms } => {
                 let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
-                let watermarks = watermarks.awaiting_parts(self.builder.task.has_splits());
+                let watermarks = watermarks.awaiting_splits(self.builder.task.has_splits());
                 self.timestamps(if alignment.is_some() { watermarks.aligned() } else { watermarks })?
             }
             OperatorKind::Fold(fold) => self.folding(fold, None)?,

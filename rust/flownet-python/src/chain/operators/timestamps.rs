@@ -251,6 +251,7 @@ fn no_timestamp(found: &Bound<'_, PyAny>) -> PyErr {
 impl Operator<PythonMedium> for Timestamps {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
+        self.watermarks.set_channels(cx.channels);
         // What cannot be made is known before the first record.
         let made = self.own.as_mut().map(|own| own.of(py, self.watermarks.current()));
         made.transpose().map(drop).map_err(|error| self.info.failed(py, &error, None))
@@ -281,7 +282,7 @@ impl Operator<PythonMedium> for Timestamps {
         if self.watermarks.may_be_ahead(timestamp_ms) {
             self.hold_if_ahead(flow);
         }
-        Ok(())
+        tell(&self.watermarks.after_records(), flow)
     }
 
     fn only_looks(&self) -> bool {

@@ -93,6 +93,7 @@ fn context(subtask: u32, parallelism: u32, state: StateBackend) -> TaskContext {
         clock: WallClock::default(),
         takes_checkpoints: true,
         state,
+        channels: 0,
     }
 }
 

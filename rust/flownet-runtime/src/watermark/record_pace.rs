@@ -1,0 +1,51 @@
+//! Decides by the number of records when a source emits its next watermark.
+//!
+//! A watermark closes the open buffer of every channel, so there is one for about a buffer of records of each channel.
+
+/// Records of one channel between two watermarks: about one buffer of 32 KiB.
+const RECORDS_PER_CHANNEL: usize = 1024;
+
+/// Counts the records of one source subtask since its last watermark.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordPace {
+    /// Records between two watermarks.
+    interval: usize,
+    /// Records left until the next.
+    left: usize,
+    /// A watermark was due in this period.
+    was_due: bool,
+}
+
+impl RecordPace {
+    /// For a source that sends to so many channels.
+    pub(super) fn new(channels: u32) -> Self {
+        let interval = RECORDS_PER_CHANNEL.saturating_mul(usize::try_from(channels.max(1)).unwrap_or(usize::MAX));
+        Self { interval, left: interval, was_due: false }
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, records: usize) {
+        self.left = self.left.saturating_sub(records);
+    }
+
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Whether the next record makes a watermark due.
+    #[inline]
+    pub(super) fn is_almost_due(&self) -> bool {
+        self.left <= 1
+    }
+
+    /// Start to count anew: the watermark is emitted.
+    pub(super) fn settle(&mut self) {
+        (self.left, self.was_due) = (self.interval, true);
+    }
+
+    /// End a period of the clock. Returns whether a watermark was due in it.
+    pub(super) fn end_period(&mut self) -> bool {
+        std::mem::take(&mut self.was_due)
+    }
+}
