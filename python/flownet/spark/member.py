@@ -21,6 +21,7 @@ from pyspark import BarrierTaskContext
 from .._flownet import Member
 from ..errors import FlownetError, LaunchError
 from .door import Door, hang
+from .packing import pack
 from .versions import Versions, describe, own_versions
 
 
@@ -78,7 +79,8 @@ def serve(
     # Of Spark's attempts at a task the later has the higher number, across stages too.
     service = _Service(member, crew, worker, context.taskAttemptId(), place)
     service.start()
-    yield from door.results(service)
+    results = door.results(service)
+    yield from pack(results) if load.has_results else results
     jobs = service.jobs()
     if not load.has_results:
         yield pyarrow.record_batch({"worker": pyarrow.array([worker], "int32"), "jobs": pyarrow.array([jobs], "int64")})

@@ -66,6 +66,22 @@ def partitions(frame: DataFrame) -> int | None:
     return None if plan.nodeName() == "AdaptiveSparkPlan" else frame.rdd.getNumPartitions()
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Whether the driver is the only executor. False over Spark Connect, where it is not known."""
+    if is_connect(spark):
+        return False
+    master = str(spark.sparkContext.master)
+    return master == "local" or master.startswith("local[")
+
+
+def checkpoint_directory(spark: SparkSession) -> str | None:
+    """Return the directory in which Spark keeps checkpoints of DataFrames, if it was given one."""
+    if is_connect(spark):
+        configured: Any = spark.conf.get("spark.checkpoint.dir", None)
+        return configured
+    return spark.sparkContext.getCheckpointDir()
+
+
 @contextmanager
 def named_job(spark: SparkSession, tag: str, name: str) -> Iterator[None]:
     """Give the Spark jobs of this thread a name to be found by and a tag to be cancelled by."""

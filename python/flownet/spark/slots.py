@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ..errors import LaunchError
-from .session import is_connect
+from .session import is_connect, is_local
 
 
 def check(spark: SparkSession, workers: int, patience: float) -> None:
@@ -42,7 +42,7 @@ def check(spark: SparkSession, workers: int, patience: float) -> None:
         return
     deadline = time.monotonic() + min(patience, _STARTING_SECONDS)
     while (slots := count(spark)) < workers:
-        if _is_local(spark) or time.monotonic() >= deadline:
+        if is_local(spark) or time.monotonic() >= deadline:
             raise LaunchError(
                 f"{workers} workers need {workers} task slots of Spark at once, and {spark.sparkContext.master} has "
                 f"{slots}: {_way_out(spark, slots)}"
@@ -57,15 +57,9 @@ def count(spark: SparkSession) -> int:
     return int(context.maxNumConcurrentTasks(profile))
 
 
-def _is_local(spark: SparkSession) -> bool:
-    """Whether all slots are in this process, and so there from the beginning."""
-    master = str(spark.sparkContext.master)
-    return master == "local" or master.startswith("local[")
-
-
 def _way_out(spark: SparkSession, slots: int) -> str:
     fewer = f"take workers={slots}, or " if slots else ""
-    if _is_local(spark):
+    if is_local(spark):
         return f"{fewer}start Spark with more, such as local[{max(slots, 1) * 2}]"
     return f"{fewer}give the application more executors (spark.executor.instances, spark.executor.cores)"
 

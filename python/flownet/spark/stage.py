@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from .. import _flownet
 from ..errors import LaunchError
-from . import session
+from . import packing, result_frame, session
 from .member import Load
 from .versions import Versions, own_versions
 
@@ -191,12 +191,11 @@ class Stage:
         load = Load(has_input=self._feed is not None, has_results=self._columns is not None)
         body = _body(self.crew.address, self.crew.credentials(), own_versions(), load)
         with session.named_job(self._spark, self._tag, self._name):
-            tasks = self._tasks().mapInArrow(body, self._columns or "worker int, jobs long", barrier=True)
             if self._columns is None:
-                tasks.collect()
+                self._tasks().mapInArrow(body, "worker int, jobs long", barrier=True).collect()
             else:
-                # Kept by the executors: reading the result again must not run the job again.
-                self._result = tasks.localCheckpoint(eager=True)
+                packed = self._tasks().mapInArrow(body, packing.COLUMNS, barrier=True)
+                self._result = result_frame.keep(packed, self._columns, self._workers)
 
     def _tasks(self) -> DataFrame:
         """One partition a worker."""

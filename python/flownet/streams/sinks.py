@@ -233,8 +233,9 @@ class SinkMethods(OperatorHandle, Generic[T]):
     ) -> DataFrame:
         """Run the dataflow inside Spark, now, and return this stream's records as a DataFrame.
 
-        Spark's tasks take the rows from the operators as they come, so nothing is gathered in one place. The executors
-        keep the result (``DataFrame.localCheckpoint``): reading it again does not run the dataflow again.
+        Spark's tasks take the rows from the operators as they come, so nothing is gathered in one place. The result
+        is an ordinary DataFrame, and reading it again does not run the dataflow again: Spark keeps two copies on its
+        executors, or a checkpoint if ``SparkContext.setCheckpointDir`` was called.
 
         Parameters
         ----------

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 import pytest
 
+import flownet as fn
 from flownet.errors import CancelledError, FlownetError, LaunchError, OperatorError, WorkerLostError
 
 from .conftest import executor_of
@@ -80,6 +81,18 @@ def test_a_killed_executor_ends_the_job_and_is_named_and_the_next_job_gets_new_w
         assert f" on {members[1]} " in raised.value.worker
         assert any("ExecutorLostFailure" in note for note in raised.value.__notes__)
         assert jobs.sums(workers) == jobs.sums(workers=0)
+
+
+def test_a_result_survives_the_loss_of_an_executor(cluster: Any, two_executors: SparkSession, jobs: Jobs) -> None:
+    with cluster() as workers:
+        assert jobs.sums(workers) == jobs.sums(workers=0)
+        lost = executor_of(workers, 1)
+    numbers = fn.Environment().from_spark(two_executors.range(0, 100_000, 1, 2)).map(lambda row: row[0])
+    result = numbers.to_spark("id long", workers=2)
+    assert result.rdd.getNumPartitions() == 2
+    os.kill(lost, signal.SIGKILL)
+    assert result.agg({"id": "sum"}).collect()[0][0] == sum(range(100_000))
+    assert result.take(1)[0].id == 0
 
 
 def test_a_task_that_spark_cancels_ends_the_job(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +38,42 @@ def test_the_result_is_kept_and_another_call_runs_the_dataflow_anew(local: Spark
     expected = [2 * number for number in range(100)]
     for result in (first, first, second):
         assert sorted(row.double for row in result.collect()) == expected
+
+
+def test_the_result_of_several_workers_is_an_ordinary_dataframe(
+    local: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    numbers = fn.Environment(parallelism=2).from_spark(local.range(0, 10_000, 1, 2)).map(lambda row: row[0])
+    result = numbers.to_spark("id long", workers=2)
+    assert result.rdd.getNumPartitions() == 2
+    result.show(2)
+    assert "|  0|\n|  1|\n" in capfd.readouterr().out
+    assert (result.first().id, [row.id for row in result.take(3)]) == (0, [0, 1, 2])
+    assert [row.id for row in result.limit(2).collect()] == [0, 1]
+    assert result.coalesce(1).count() == 10_000
+    assert sorted(row.id for row in result.toLocalIterator()) == list(range(10_000))
+    # More tasks than there are slots: reading needs no slot for each partition.
+    assert result.union(local.range(5)).union(result).count() == 20_005
+    assert result.isEmpty() is False
+    # Rows of a worker stay in order, so those of the first half come first.
+    assert [row.id for row in result.collect()] == list(range(10_000))
+
+
+def test_a_result_without_rows_has_its_columns(local: SparkSession) -> None:
+    nothing = fn.Environment().from_spark(local.range(0, 10, 1, 2)).filter(lambda row: False)
+    result = nothing.to_spark("id long, text string", workers=2)
+    assert (result.columns, result.count(), result.first()) == (["id", "text"], 0, None)
+
+
+def test_a_result_lies_in_the_checkpoint_directory_if_there_is_one(local: SparkSession, tmp_path: Path) -> None:
+    local.sparkContext.setCheckpointDir(str(tmp_path))
+    try:
+        result = fn.Environment().from_spark(local.range(0, 1000, 1, 2)).to_spark("id long", workers=2)
+        assert list(tmp_path.rglob("part-*"))
+        assert result.agg({"id": "sum"}).collect()[0][0] == sum(range(1000))
+    finally:
+        unset: Any = getattr(local.sparkContext._jsc.sc(), "checkpointDir_$eq")
+        unset(local._jvm.scala.Option.empty())
 
 
 def test_a_frame_without_partitions_for_all_workers_is_spread(local: SparkSession) -> None:
