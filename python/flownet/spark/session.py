@@ -66,6 +66,19 @@ def partitions(frame: DataFrame) -> int | None:
     return None if plan.nodeName() == "AdaptiveSparkPlan" else frame.rdd.getNumPartitions()
 
 
+def is_cancelled(error: BaseException | None) -> bool:
+    """Whether a Spark job failed as somebody cancelled it: in the UI, by its group, or by stopping Spark."""
+    return "SPARK_JOB_CANCELLED" in str(error)
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether the session was stopped. False over Spark Connect, where the next call fails."""
+    if is_connect(spark):
+        return False
+    context: Any = spark.sparkContext._jsc
+    return context is None or bool(context.sc().isStopped())
+
+
 def is_local(spark: SparkSession) -> bool:
     """Whether the driver is the only executor. False over Spark Connect, where it is not known."""
     if is_connect(spark):

@@ -3,10 +3,11 @@
 Spark runs `member.serve` once a task, all at the same time or not at all. The stage lives in a thread of its own, which
 waits in Spark's ``collect()`` for its end; everything else is learnt from the crew, which the tasks dial.
 
-One task that is lost ends the stage for all: Spark kills the others. The thread then starts it again, on executors that
-Spark has or gets. The crew stays: workers that come take the places of those that were there, and a job with
-checkpoints goes on with them. A stage that carries rows into or out of a job is of no use again, for these would pass
-twice: its crew takes nobody in.
+One task that is lost ends the stage for all: Spark kills the others. The thread then waits for free slots and submits
+the stage again, as often as it fails, until the job ends or its restart strategy gives up. The crew stays: new workers
+take the places of the lost ones, and a job with checkpoints resumes on them. Three things end the stage for good: it
+never had all its workers, somebody cancelled it in Spark, or Spark stopped. A stage that carries rows into or out of a
+job is not submitted again, as the rows would pass twice.
 
 The crew's credentials travel inside the pickled function, as all that the tasks run does: whoever can read that can run
 code in them anyhow. They are in no configuration, argument list, event log or page of the UI, which others may read.
@@ -27,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from .. import _flownet
 from ..errors import LaunchError
-from . import packing, result_frame, session
+from . import packing, result_frame, session, slots
 from .member import Load
 from .versions import Versions, own_versions
 
@@ -80,6 +81,8 @@ class Stage:
         self._error: BaseException | None = None
         self._newest = -1
         """The last attempt at a worker that had come when the stage ended."""
+        self._was_whole = False
+        """Whether all workers of an attempt at the stage came."""
         self._launch_timeout = launch_timeout
         self._is_repeatable = feed is None and result is None
         self._stopping = threading.Event()
@@ -155,7 +158,7 @@ class Stage:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                began_after = self._newest
+                before = self._newest
                 try:
                     self._run_once()
                     if self._feed is None or self.crew.attempts() or self._stopping.is_set():
@@ -169,15 +172,27 @@ class Stage:
                     self._newest = max(self.crew.attempts(), default=-1)
                     self._error = error
                     _LOGGER.debug("the stage of the workers failed", exc_info=error)
-                # Started again only where it had all its workers: what kept them from coming would do so again.
-                had_all = self._all_came_after(began_after)
-                if not (self._is_repeatable and had_all) or self._stopping.is_set():
+                self._was_whole |= self._all_came_after(before)
+                if self._stopping.is_set() or not self._can_submit_again():
                     break
-                _LOGGER.warning("Spark ended the stage of the workers, which is started again: %s", self.failure(0.0))
+                _LOGGER.warning("Spark ended the stage of the workers, which is submitted again: %s", self.failure(0.0))
+                self._wait_for_slots()
         finally:
             # Whoever is left of the workers should not wait for Spark to kill it.
             self.crew.close()
             self._ended.set()
+
+    def _can_submit_again(self) -> bool:
+        # Whatever kept the workers of the first attempt from coming would do so again.
+        is_wanted = self._is_repeatable and self._was_whole
+        return is_wanted and not session.is_cancelled(self._error) and not session.is_stopped(self._spark)
+
+    def _wait_for_slots(self) -> None:
+        """Wait until all workers have a slot. Spark itself would look only once in 15 seconds."""
+        while not self._stopping.wait(_SECONDS_BETWEEN_SUBMISSIONS) and not session.is_stopped(self._spark):
+            # Over Spark Connect slots cannot be counted.
+            if session.is_connect(self._spark) or slots.count(self._spark) >= self._workers:
+                return
 
     def _reason(self) -> str | None:
         """Say why Spark ended the stage, unless that is past: workers have come in the place of all that were there."""
@@ -259,5 +274,6 @@ _REASONS = [
 ]
 """Our own words, else the last line of a Python traceback, else Spark's words before its stack."""
 _LOOK_MS = 200
+_SECONDS_BETWEEN_SUBMISSIONS = 0.5
 _LEAVE_SECONDS = 5.0
 _CANCEL_SECONDS = 20.0

@@ -106,6 +106,46 @@ def test_an_executor_that_is_killed_is_replaced(two_executors: SparkSession, tmp
     assert_exact(tmp_path)
 
 
+@pytest.mark.usefixtures("leaves_nothing")
+def test_an_executor_that_is_killed_while_another_is_replaced_is_replaced_too(
+    two_executors: SparkSession, tmp_path: Path
+) -> None:
+    from flownet import spark
+
+    cluster = spark.cluster(two_executors, workers=2)
+    with counting(tmp_path, rate=1_000).execute_async(on=cluster) as job:
+        eventually("a checkpoint", has_a_checkpoint(job))
+        first, second = executor_of(cluster, 1), executor_of(cluster, 2)
+        os.kill(second, signal.SIGKILL)
+        eventually("a restart", lambda: job.status().state == "restarting")
+        os.kill(first, signal.SIGKILL)
+        result = job.wait()
+    assert result.restarted >= 1
+    assert_exact(tmp_path)
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+def test_a_job_with_checkpoints_that_is_cancelled_in_spark_ends(local: SparkSession, tmp_path: Path) -> None:
+    from flownet import spark
+
+    with counting(tmp_path, rate=100).execute_async(on=spark.cluster(local, workers=2)) as job:
+        eventually("a checkpoint", has_a_checkpoint(job))
+        (active,) = local.sparkContext.statusTracker().getActiveJobsIds()
+        local.sparkContext._jsc.sc().cancelJob(active)
+        with pytest.raises(WorkerLostError) as raised:
+            job.wait()
+    assert any("cancelled" in note for note in raised.value.__notes__)
+    assert not local.sparkContext.statusTracker().getActiveJobsIds()
+
+
+def test_a_job_with_checkpoints_under_which_spark_is_stopped_ends(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", __name__, str(tmp_path), "stop"]
+    ended = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
+    assert "WorkerLostError" in ended.stdout
+    assert "SparkContext was shut down" in ended.stdout
+
+
 def test_a_job_whose_workers_nobody_replaces_ends_with_who_is_lost(local: SparkSession, tmp_path: Path) -> None:
     """The rows of a DataFrame would come twice."""
     from flownet import spark
@@ -142,7 +182,7 @@ def test_a_job_whose_caller_is_killed_goes_on_with_the_next_run(tmp_path: Path) 
 ROOT = Path(__file__).parents[3]
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, stops_spark: bool) -> None:
     """Run the job in a Spark of its own, as somebody's program does."""
     from pyspark.sql import SparkSession
 
@@ -154,9 +194,16 @@ def main(folder: Path) -> None:
         while not has_a_checkpoint(job, 3)():
             time.sleep(0.01)
         print("a checkpoint", flush=True)
+        if stops_spark:
+            session.stop()
+            try:
+                job.wait()
+            except WorkerLostError as error:
+                print(type(error).__name__, *error.__notes__, sep="\n")
+            return
         result = job.wait()
     print("resumed", result.resumed_from is not None, flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), "stop" in sys.argv[2:])

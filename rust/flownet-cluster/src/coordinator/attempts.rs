@@ -105,12 +105,15 @@ impl Driver {
     }
 
     /// Keeps the workers alive, and notes who is lost meanwhile. Waits longer where others are to come for them; where
-    /// these do not come in time, the attempt will say who is missing. If the user ends the job meanwhile, there is no next
-    /// attempt: it ends with the cause of the last failure.
+    /// these do not come in time, the attempt will say who is missing. If the user ends the job meanwhile, or its host gives
+    /// up, there is no next attempt: it ends with the cause of the last failure.
     async fn wait_for_next_attempt(&mut self, delay: Duration, cause: ClusterError) -> Result<(), ClusterError> {
         self.board.set_state(JobState::Restarting);
         let until = Instant::now() + delay;
         loop {
+            if !self.can_restart() {
+                return Err(cause);
+            }
             let end = until + self.job.launcher.patience(self.job.settings.workers);
             let now = Instant::now();
             if now >= end {
