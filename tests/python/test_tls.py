@@ -34,6 +34,16 @@ def test_a_job_gives_the_same_with_and_without(tls: str, workers: int) -> None:
     assert sums(tls, workers) == EXPECTED
 
 
+def test_eighty_workers_that_dial_each_other_at_once() -> None:
+    """6,320 connections, whose handshakes take a few cores longer than a peer waited for one of them alone."""
+    env = fn.Environment(parallelism=80, tls="on")
+    numbers = env.from_collection(range(10_000)).rebalance().map(lambda number: (number % 997, number))
+    counts = numbers.key_by(lambda pair: pair[0]).count().collect()
+    env.execute(workers=80)
+    assert len(counts) == 10_000
+    assert dict(sorted(counts)) == {key: len(range(key, 10_000, 997)) for key in range(997)}
+
+
 def test_large_records_and_a_function_that_fails() -> None:
     def check(record: bytes) -> int:
         if record[0] == 37:

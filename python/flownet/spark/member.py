@@ -121,9 +121,10 @@ class _Service(threading.Thread):
 
 
 def _meet(context: BarrierTaskContext, member: Member, worker: int, place: str, versions: Versions) -> None:
-    """Find out whether all workers fit together, and whether this one reaches the others.
+    """Find out whether all workers fit together, and whether this one reaches others.
 
     Whoever complains ends the stage for all. There is one exchange through Spark, because it answers once a second.
+    Each worker dials a few others, so that the number of connections grows with the number of workers alone.
     """
     card = {"address": member.address, "place": place, "versions": own_versions()}
     everyone = [json.loads(text) for text in context.allGather(json.dumps(card))]
@@ -134,13 +135,22 @@ def _meet(context: BarrierTaskContext, member: Member, worker: int, place: str, 
                 f"{describe(versions)}: install the same on all",
                 worker=number,
             )
-    for peer, reason in member.probe([other["address"] for other in everyone], _PROBE_MS):
-        other = everyone[peer]
+    dialed = peers_to_dial(worker, len(everyone))
+    for position, reason in member.probe([everyone[peer - 1]["address"] for peer in dialed], _PROBE_MS):
+        peer = dialed[position]
+        other = everyone[peer - 1]
         raise LaunchError(
-            f"worker {worker} on {place} cannot reach worker {peer + 1} on {other['place']} at {other['address']}: "
-            f"{reason}. The executors need open TCP ports between them",
-            worker=peer + 1,
+            f"worker {worker} on {place} cannot reach worker {peer} on {other['place']} at {other['address']}: "
+            f"{reason}. The executors need open TCP ports between them, and cores to answer: {len(everyone)} workers "
+            "start at once, so take fewer if they share few cores",
+            worker=peer,
         )
+
+
+def peers_to_dial(worker: int, workers: int) -> list[int]:
+    """Choose the workers that a worker dials: those at distances of 1, 2, 4 and so on, around the ring of all."""
+    distances = [1 << power for power in range(workers.bit_length()) if 1 << power < workers]
+    return [(worker - 1 + distance) % workers + 1 for distance in distances]
 
 
 def _numeric(host: str) -> str:
@@ -157,4 +167,4 @@ def _leave() -> NoReturn:
     os._exit(1)
 
 
-_PROBE_MS = 10_000
+_PROBE_MS = 30_000

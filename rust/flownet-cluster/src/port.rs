@@ -109,8 +109,8 @@ pub enum DialError {
     },
 }
 
-/// Connections that may be in their handshake at once.
-const MAX_PENDING: usize = 64;
+/// Connections that may be in their handshake at once: the most workers that a job may have, as all of them dial together.
+const MAX_PENDING: usize = 1024;
 /// Pause after a failed accept: most often too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the system may try to reach a port; a packet filter may say nothing at all.

@@ -53,7 +53,8 @@ pub struct NetworkConfig {
     /// Adds a checksum to every data frame this process sends. Default: no; TCP has one of its own, if a weak one.
     /// Costs about a tenth of a nanosecond a byte on each side.
     pub checksums: bool,
-    /// How long a new connection may take to prove itself, on either end. Default: 5 s.
+    /// How long a new connection may take to prove itself, on either end. Default: 30 s, as many workers that start at once
+    /// on few cores compute their handshakes one after the other.
     pub handshake_timeout: Duration,
     /// How long dialing a peer may take before the handshake begins. Default: 10 s.
     pub connect_timeout: Duration,
@@ -67,6 +68,9 @@ pub struct NetworkConfig {
     /// Connections that may be about to prove themselves at once; a further one takes the place of one that says nothing,
     /// see [`PendingHandshakes`](crate::PendingHandshakes). Default: 64.
     pub max_pending_handshakes: usize,
+    /// Peers that are dialed at the same time; the others wait. Default: 8. Where each of many workers dials all others, each
+    /// port then has about so many handshakes to answer at once.
+    pub max_concurrent_dials: usize,
 }
 
 /// Bounds of what the channels of one gate may queue without credit. Those under credit or TCP cannot exceed the pool.
@@ -149,6 +153,7 @@ impl Default for NetworkConfig {
             heartbeat_interval: Duration::from_secs(1),
             heartbeat_timeout: Duration::from_secs(10),
             max_pending_handshakes: 64,
+            max_concurrent_dials: 8,
         }
     }
 }
@@ -174,6 +179,7 @@ impl NetworkConfig {
             ("floating_buffers", to_usize(self.floating_buffers), 1, "at least 1"),
             ("max_buffers_per_subpartition", to_usize(self.max_buffers_per_subpartition), 2, "at least 2"),
             ("max_pending_handshakes", self.max_pending_handshakes, 1, "at least 1"),
+            ("max_concurrent_dials", self.max_concurrent_dials, 1, "at least 1"),
         ];
         for (setting, value, least, allowed) in least {
             if value < least {

@@ -136,6 +136,8 @@ async fn dial(mut requests: Requests) {
 }
 
 async fn connect(shared: &Shared, peer: SocketAddr) -> Result<Stream, String> {
+    // Never closed, so there is always a permit to come.
+    let _permit = shared.dials.acquire().await;
     let is_hang_up = |error: &_| matches!(error, NoConnection::Handshake(error) if error.is_hang_up());
     redial(peer, is_hang_up, || connect_once(shared, peer)).await.map_err(|error| error.to_string())
 }

@@ -11,7 +11,7 @@ use flownet_core::{PartitionId, SubpartitionIndex};
 use flownet_memory::{BufferPool, SegmentPool};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::config::NetworkConfig;
@@ -49,6 +49,7 @@ impl NetworkEnvironment {
         let local_addr = listener.local_addr().map_err(bind_error)?;
 
         let shared = Arc::new(Shared {
+            dials: Semaphore::new(config.max_concurrent_dials),
             config,
             credentials: credentials.into(),
             pool,
@@ -175,6 +176,8 @@ pub(crate) struct Shared {
     pub(crate) flusher: Flusher,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) dialer: Dialer,
+    /// Permits to dial a peer.
+    pub(crate) dials: Semaphore,
     pub(crate) counters: Arc<SharedCounters>,
     stop: watch::Sender<bool>,
     /// `None` after shutdown: nothing starts any more.

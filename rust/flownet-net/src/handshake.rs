@@ -38,7 +38,7 @@ use crate::secret::Secret;
 pub const PROTOCOL_VERSION: u16 = 1;
 
 /// How long a handshake may take unless a caller says otherwise.
-pub const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+pub const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a connection is for. A port serves one role.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

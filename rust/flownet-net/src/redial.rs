@@ -4,9 +4,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Dials `peer`, and again, up to five times in a row, where it hung up on us during the handshake
+use tokio::time::Instant;
+
+/// Dials `peer`, and again for 10 s if it hangs up on us during the handshake
 /// ([`HandshakeError::is_hang_up`](crate::HandshakeError::is_hang_up)): it is crowded, and we gave way to others before
-/// it knew us. The pauses in between grow from 50 ms by as much each time.
+/// it knew us. The pauses in between double from 50 ms to 1 s.
 ///
 /// # Errors
 /// That of the last attempt.
@@ -19,21 +21,23 @@ where
     E: fmt::Display,
     F: Future<Output = Result<T, E>>,
 {
-    let mut attempt = 1;
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = FIRST_PAUSE;
     loop {
         match dial().await {
-            Err(error) if is_hang_up(&error) && attempt < ATTEMPTS => {
-                tracing::debug!(%peer, %error, attempt, "trying again to connect");
-                tokio::time::sleep(attempt * PAUSE).await;
-                attempt += 1;
+            Err(error) if is_hang_up(&error) && Instant::now() + pause < deadline => {
+                tracing::debug!(%peer, %error, ?pause, "dialing again after a pause");
+                tokio::time::sleep(pause).await;
+                pause = LONGEST_PAUSE.min(2 * pause);
             }
             dialed => return dialed,
         }
     }
 }
 
-const ATTEMPTS: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -61,7 +65,8 @@ mod tests {
         assert!(answer.is_ok() && attempts == 3, "{answer:?} {attempts}");
         let (answer, attempts) = attempts_at(vec![hang_up(), Err(HandshakeError::Refused), Ok(())]).await;
         assert!(matches!(answer, Err(HandshakeError::Refused)) && attempts == 2, "{answer:?} {attempts}");
-        let (answer, attempts) = attempts_at((0..9).map(|_| hang_up()).collect()).await;
-        assert!(answer.is_err_and(|error| error.is_hang_up()) && attempts == 5, "{attempts}");
+        let (answer, attempts) = attempts_at((0..99).map(|_| hang_up()).collect()).await;
+        // Pauses of 1,550 ms come to five doublings; eight seconds are left.
+        assert!(answer.is_err_and(|error| error.is_hang_up()) && attempts == 14, "{attempts}");
     }
 }
