@@ -119,6 +119,10 @@ RUNS ?= 100
 rescale: build $(VENV)/.tools ## stop jobs anywhere and go on in another shape, RUNS=100 of them from SEED=200012, and hold what they wrote against what they should have
 	RUNS=$(RUNS) $(BIN)/python -m pytest -q -n $(PYTEST_PROCESSES) tests/python/exactly_once/test_rescaling.py -k whatever_was_done
 
+.PHONY: overlap
+overlap: build $(VENV)/.tools ## kill and rescale jobs over files that overlap in time, RUNS=100 of each from SEED=1000 (KILLS=4 of each), and compare with one pass over all rows
+	RUNS=$(RUNS) $(BIN)/python -m pytest -q -n $(PYTEST_PROCESSES) tests/python/exactly_once/test_overlapping_files.py
+
 .PHONY: test-objects
 test-objects: $(VENV)/.tools ## checkpoints in object stores: a build with them, against a server that speaks S3 (moto, which is installed for it)
 	$(BIN)/python -m pip install --quiet 'moto[server]>=5.2'
