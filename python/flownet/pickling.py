@@ -6,6 +6,7 @@ the line that raised it, a flame graph where time goes, and a method that a libr
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 from collections import ChainMap
@@ -36,7 +37,9 @@ def pickler_class() -> Any:
         return _code_of_file, (code.co_filename, make, parts)
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
-        dispatch_table = ChainMap({CodeType: reduce_with_file}, table)
+        # A class by value has its fields, and "no default" is told by identity: `dataclasses.MISSING` goes by name.
+        by_type = {CodeType: reduce_with_file, type(dataclasses.MISSING): lambda _: "MISSING"}
+        dispatch_table = ChainMap(by_type, table)
 
         def reducer_override(self, value: Any) -> Any:
             reduced = super().reducer_override(value)
