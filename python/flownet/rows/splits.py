@@ -140,9 +140,8 @@ class FileAssignment:
         for _, split, has_ended, _ in known:
             if not has_ended:
                 _check(split, sizes.get(split.path))
-        # Files stay in the parts in which they were begun.
-        begun = {split.path for _, split, _, _ in known}
-        splits = [split for _, split, _, _ in known] + [split for split in self._listed if split.path not in begun]
+        splits = [split for _, split, _, _ in known]
+        splits += _new_splits(self._listed, splits)
         assignment = Assignment(Source(), splits)
         dealt: list[tuple[int, Any, bool, Any, list[Any]]] = [
             (reader, split, has_ended, rows, []) for reader, split, has_ended, rows in known
@@ -157,6 +156,22 @@ class FileAssignment:
         parts = [listed for listed in self._listed if listed.path == split.path]
         bounds = [self._lower_bounds.get(listed) for listed in parts]
         return None if None in bounds else min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _new_splits(listed: list[FileSplit], known: list[FileSplit]) -> list[FileSplit]:
+    """List the splits that no subtask knew when the checkpoint was taken.
+
+    Files stay in the parts in which they were begun. Parts of a file that was begun are new if the subtask that was to
+    read them had not begun.
+    """
+    begun = {split.path for split in known}
+    in_parts = {(split.path, split.bytes) for split in known if split.part is not None}
+    all_known = set(known)
+    return [
+        split
+        for split in listed
+        if split.path not in begun or ((split.path, split.bytes) in in_parts and split not in all_known)
+    ]
 
 
 def _check(split: FileSplit, bytes: int | None) -> None:
