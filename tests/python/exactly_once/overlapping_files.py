@@ -54,7 +54,7 @@ def some_files(draw: random.Random, keeps_delay: bool, rows: int) -> list[list[R
         begin, span = draw.randint(-2_000, 4_000), draw.choice([100, 1_000, 6_000])
         times = [begin + draw.randint(0, span) for _ in range(draw.choice([0, 1, 40, 120, 300]))]
         if keeps_delay:
-            times.sort(key=lambda time_ms: time_ms + draw.uniform(0, DELAY_MS - 1))
+            times.sort(key=lambda time_ms: time_ms + draw.randint(0, DELAY_MS))
         elif draw.random() < 0.4:
             times.sort()
         file: list[Record] = []
