@@ -220,7 +220,10 @@ class Assignment:
         ]
         known = {split for _, split, _, _, _ in kept}
         self._known[subtask] = known | listed
-        takers = reading if before == subtasks else list(range(subtasks))
+        begun = {reader for reader, *_ in kept}
+        # A subtask that had not begun has told no time yet, so no record of what is left is late.
+        late = [] if self._grows else [reader for reader in reading if reader not in begun]
+        takers = (late or reading) if before == subtasks else list(range(subtasks))
         fresh = [split for split in self._splits if split not in known]
         taken = [split for number, split in enumerate(fresh) if takers and takers[number % len(takers)] == subtask]
         going = [(split, position, records) for split, has_ended, position, records in mine if not has_ended]

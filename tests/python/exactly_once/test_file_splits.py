@@ -163,6 +163,16 @@ def test_files_stay_in_the_parts_in_which_they_were_begun() -> None:
     assert going == [(whole[1], 20, None), *((one, 0, None) for one in parts[6:])]
 
 
+@pytest.mark.parametrize("part", [True, False])
+def test_a_subtask_that_had_not_begun_reads_the_splits_that_are_left(part: bool) -> None:
+    # The other one may have told a later time than they have.
+    listed = [split(number) if part else FileSplit(f"file {number}", 1_000, None) for number in range(4)]
+    kept: list[Kept] = [(0, named(listed[0]), False, 5), (0, named(listed[2]), False, 0)]
+    read = [FileAssignment(Given(listed)).resume(subtask, 2, 2, [0, 1], kept)[0] for subtask in range(2)]
+    assert read[0] == [(listed[0], 5, None), (listed[2], 0, None)]
+    assert read[1] == [(listed[1], 0, None), (listed[3], 0, None)]
+
+
 def test_splits_are_read_by_their_least_times_in_a_job_that_begins_and_in_one_that_is_restored() -> None:
     whole = [FileSplit(f"file {number:02}", 1_000, None) for number in range(4)]
     assignment = FileAssignment(Given(whole))
