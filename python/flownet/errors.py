@@ -272,14 +272,14 @@ class ReceiveLimitError(FlownetError):
 
 
 class WorkerLostError(FlownetError):
-    """A worker process died or fell silent."""
+    """A worker process died, fell silent, or lost its connection to the driver."""
 
     worker: str | None = None
     """Name of the worker."""
     pid: int | None = None
     """Its process id."""
     reason: str | None = None
-    """What was seen: an exit code, a signal, a missed heartbeat."""
+    """What was seen: an exit code, a signal, a missed heartbeat, a connection that ended."""
 
 
 class ConnectionLostError(FlownetError, ConnectionError):

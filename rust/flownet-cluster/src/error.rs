@@ -249,12 +249,15 @@ pub enum WorkerExit {
         /// Number of the signal.
         signal: i32,
     },
-    /// Its connection ended, and its process was not seen to.
-    #[error("its control connection ended: {reason}")]
+    /// Its connection ended before its process did.
+    #[error("it lost its connection to the driver: {reason}")]
     Disconnected {
         /// What was seen of the connection.
         reason: String,
     },
+    /// The driver ended its process by force.
+    #[error("it was killed, because a task in it did not end or it did not answer")]
+    Killed,
 }
 
 impl From<ExitStatus> for WorkerExit {

@@ -11,7 +11,7 @@ use crate::{
     port,
     rpc::{self, ControlTransport},
     threads::control_runtime,
-    worker::{FactoryBuilder, TasksLeft, WorkerError, take_part},
+    worker::{FactoryBuilder, WorkerError, take_part},
 };
 
 /// What a process needs to know to join a crew.
@@ -69,13 +69,13 @@ pub fn serve_crew(enlistment: &Enlistment, build: &FactoryBuilder<'_>) -> Result
     while let Some(Ok(told)) = runtime.block_on(link.next()) {
         let Told::Orders(orders) = told else { return Ok(MemberEnd::Expelled { jobs }) };
         tracing::debug!(worker = orders.worker, coordinator = %orders.coordinator, "takes part in a job");
-        let complaint = match take_part(&orders, &enlistment.credentials, enlistment.host, build) {
-            Ok(TasksLeft(true)) => return Ok(MemberEnd::TasksLeft { jobs: jobs + 1 }),
-            Ok(TasksLeft(false)) => None,
-            Err(error) => Some(error.to_string()),
+        let reason = match take_part(&orders, &enlistment.credentials, enlistment.host, build) {
+            Ok(part) if part.has_tasks_left => return Ok(MemberEnd::TasksLeft { jobs: jobs + 1 }),
+            Ok(part) => part.end.to_string(),
+            Err(error) => error.to_string(),
         };
         jobs += 1;
-        if runtime.block_on(link.send(Report::Done { complaint })).is_err() {
+        if runtime.block_on(link.send(Report::Done { reason })).is_err() {
             break;
         }
     }

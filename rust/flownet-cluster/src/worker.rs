@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     future::ready,
-    io::{self, Read},
+    io::{self, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -58,7 +59,8 @@ pub type FactoryBuilder<'a> = dyn Fn(&[u8]) -> Result<Arc<dyn ChainFactory>, Str
 
 /// Runs a worker until its coordinator lets it go, goes away, or falls silent.
 ///
-/// `greeting` is the standard input. `build` gets the init bytes of the
+/// `greeting` is the standard input, and `farewell` the way back to the process at its other end. The farewell says why the
+/// worker leaves, in case that process still counts on it. `build` gets the init bytes of the
 /// [`WorkerCommand`](crate::WorkerCommand); if it fails, its message becomes the
 /// error of the job. The calling thread serves the coordinator: nothing the
 /// tasks do, interpreter lock included, may hold it up.
@@ -69,15 +71,48 @@ pub type FactoryBuilder<'a> = dyn Fn(&[u8]) -> Result<Arc<dyn ChainFactory>, Str
 /// # Errors
 /// If the worker could not register. Failures of tasks are the coordinator's
 /// business and no error here.
-pub fn run_worker(greeting: &mut dyn Read, build: &FactoryBuilder<'_>) -> Result<(), WorkerError> {
+pub fn run_worker(
+    greeting: &mut dyn Read,
+    farewell: &mut dyn Write,
+    build: &FactoryBuilder<'_>,
+) -> Result<(), WorkerError> {
     let Greeting { credentials, orders } = Greeting::read(greeting).map_err(WorkerError::Greeting)?;
     let credentials = Credentials::from_text(&credentials)?;
-    take_part(&orders, &credentials, Ipv4Addr::LOCALHOST.into(), build).map(drop)
+    let part = take_part(&orders, &credentials, Ipv4Addr::LOCALHOST.into(), build)?;
+    // The process at the other end may be gone, and with it the reason to tell.
+    let _ = farewell.write_all(part.end.to_string().as_bytes());
+    Ok(())
 }
 
-/// Whether tasks ignored being cancelled, so that their threads still run.
+/// How a worker's part in a job ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct TasksLeft(pub(crate) bool);
+pub(crate) struct PartInJob {
+    pub(crate) end: ConnectionEnd,
+    /// Whether tasks ignored being cancelled, so that their threads still run.
+    pub(crate) has_tasks_left: bool,
+}
+
+/// What a worker saw of the end of its connection. It looks the same whether the coordinator lets the worker go or the
+/// connection breaks: only the coordinator knows which.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ConnectionEnd {
+    Closed,
+    Silent { limit: Duration },
+}
+
+impl fmt::Display for ConnectionEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str(
+                "the connection was closed or reset, but not by the driver; look for a firewall, a proxy or a tool that ends \
+                 connections",
+            ),
+            Self::Silent { limit } => {
+                write!(f, "it heard nothing of the driver for {limit:?}; if that was only slow, raise heartbeat_timeout")
+            }
+        }
+    }
+}
 
 /// Takes part in one job, on the calling thread, until its coordinator lets the
 /// worker go, goes away, or falls silent. The data port is opened on `host`.
@@ -86,7 +121,7 @@ pub(crate) fn take_part(
     credentials: &Credentials,
     host: IpAddr,
     build: &FactoryBuilder<'_>,
-) -> Result<TasksLeft, WorkerError> {
+) -> Result<PartInJob, WorkerError> {
     let log = Arc::new(Log::default());
     let _speaking = log::enter_process(Arc::clone(&log));
     let factory = build(&orders.init);
@@ -99,7 +134,7 @@ pub(crate) fn take_part(
     result
 }
 
-async fn serve(orders: &Orders, credentials: &Credentials, agent: Arc<Agent>) -> Result<TasksLeft, WorkerError> {
+async fn serve(orders: &Orders, credentials: &Credentials, agent: Arc<Agent>) -> Result<PartInJob, WorkerError> {
     let stream = port::dial(orders.coordinator, credentials).await?;
     let server = Server { agent: Arc::clone(&agent), last_heard: Arc::new(Mutex::new(Instant::now())) };
     let last_heard = Arc::clone(&server.last_heard);
@@ -109,18 +144,22 @@ async fn serve(orders: &Orders, credentials: &Credentials, agent: Arc<Agent>) ->
         tokio::spawn(answer);
         ready(())
     });
-    tokio::select! {
-        () = answer_all => tracing::debug!(worker = orders.worker, "the coordinator closed the connection"),
+    let end = tokio::select! {
+        () = answer_all => {
+            tracing::debug!(worker = orders.worker, "the connection to the coordinator ended");
+            ConnectionEnd::Closed
+        }
         () = silence(&last_heard, orders.silence_limit) => {
             tracing::warn!(worker = orders.worker, limit = ?orders.silence_limit, "the coordinator fell silent");
+            ConnectionEnd::Silent { limit: orders.silence_limit }
         }
-    }
+    };
     // After a stop call there is nothing left to stop; otherwise this is the end of the job.
     let stopped = tokio::time::timeout(orders.cancel_timeout, agent.stop_all()).await;
     if stopped.is_err() {
         tracing::warn!(worker = orders.worker, limit = ?orders.cancel_timeout, "tasks did not end in time");
     }
-    Ok(TasksLeft(stopped.is_err()))
+    Ok(PartInJob { end, has_tasks_left: stopped.is_err() })
 }
 
 /// Ends when nothing has been heard for `limit`.

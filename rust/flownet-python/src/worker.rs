@@ -1,6 +1,9 @@
 //! The body of a worker process.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use flownet_runtime::ChainFactory;
@@ -19,8 +22,9 @@ use crate::{errors, garbage, logging};
 pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
     logging::install();
     garbage::install(py)?;
+    let launcher = take_stdin()?;
     let served = py.detach(|| {
-        let served = flownet_cluster::run_worker(&mut io::stdin().lock(), &chain_factory);
+        let served = flownet_cluster::run_worker(&mut &launcher, &mut &launcher, &chain_factory);
         if served.is_ok() {
             leave_soon();
         }
@@ -38,6 +42,13 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
     }
     leave_now();
     Ok(())
+}
+
+/// The socket to the process that started this one. Functions, and what they start, find nothing on the standard input.
+fn take_stdin() -> io::Result<UnixStream> {
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(UnixStream::from(socket))
 }
 
 /// Brings the process into the state that users' functions need, before any of them is loaded.

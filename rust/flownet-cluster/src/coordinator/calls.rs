@@ -1,6 +1,9 @@
-//! What is done for the attempts of regions: their workers are launched, called and killed.
+//! What is done for the attempts of regions: their workers are launched, called, looked after and killed.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use flownet_runtime::spec::TaskSpec;
 use tarpc::client::RpcError;
@@ -127,11 +130,42 @@ impl Driver {
             agent.cancel();
         }
         // To whoever else has tasks in it, it is lost.
-        let how = WorkerExit::Disconnected { reason: KILLED.to_owned() };
-        self.feed(Input::WorkerLost { worker, how });
+        self.feed(Input::WorkerLost { worker, how: WorkerExit::Killed });
         if !has_process {
             self.feed(Input::WorkerGone { worker });
         }
+    }
+
+    pub(super) fn disconnected(&mut self, worker: u32, reason: String) {
+        let seat = self.seat(worker);
+        // Who has no link yet has none to lose: it was that of whoever sat here before.
+        if !seat.leaving && seat.link.is_some() && seat.disconnected.is_none() {
+            seat.disconnected = Some((Instant::now(), reason));
+        }
+    }
+
+    /// Reports processes that have ended, and connections that ended without.
+    pub(super) fn look_after_processes(&mut self) {
+        let mut inputs = Vec::new();
+        for (&worker, seat) in &mut self.seats {
+            let Some(process) = &mut seat.process else { continue };
+            if let Some(how) = process.try_exit() {
+                seat.process = None;
+                seat.link = None;
+                inputs.push(if seat.leaving {
+                    Input::WorkerGone { worker }
+                } else {
+                    Input::WorkerLost { worker, how }
+                });
+            } else if seat.disconnected.as_ref().is_some_and(|(since, _)| since.elapsed() >= EXIT_GRACE)
+                && let Some((_, reason)) = seat.disconnected.take()
+            {
+                // Nobody calls it any more, whether or not a region is there to have it killed.
+                seat.link = None;
+                inputs.push(Input::WorkerLost { worker, how: WorkerExit::Disconnected { reason } });
+            }
+        }
+        inputs.into_iter().for_each(|input| self.feed(input));
     }
 
     /// Calls a worker for the attempt of the job.
@@ -185,5 +219,5 @@ impl Driver {
     }
 }
 
-/// What is said of a worker that had to be killed, to those who lose it by that.
-const KILLED: &str = "it was killed, because a task in it did not end or it did not answer";
+/// How long an ended connection waits to learn how the process ended.
+const EXIT_GRACE: Duration = Duration::from_millis(300);

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     alignment::AlignmentMachine,
     checkpoint::{self, Repeated, Supervisor},
-    error::{ClusterError, WorkerExit, WorkerIdentity},
+    error::{ClusterError, WorkerIdentity},
     flow::FlowLoop,
     launcher::{LaunchedWorker, Launcher},
     machine::{Failure, Input, JobState, Limits, Outcome, Past, Placement, RegionCommand, RegionsMachine},
@@ -226,7 +226,11 @@ impl Driver {
                     Some(event) => self.handle(event),
                     None => self.feed(Input::Cancel),
                 },
-                () = tokio::time::sleep_until(wake_at.into()) => self.feed(Input::Tick),
+                () = tokio::time::sleep_until(wake_at.into()) => {
+                    // A worker that has ended is not silent: this process may have been frozen.
+                    self.look_after_processes();
+                    self.feed(Input::Tick);
+                }
             }
             self.board.log().take(0, self.job.log.take(usize::MAX));
             self.look_after_processes();
@@ -410,38 +414,6 @@ impl Driver {
         self.feed_in(region, Input::WorkerGone { worker });
     }
 
-    fn disconnected(&mut self, worker: u32, reason: String) {
-        let seat = self.seat(worker);
-        // Who has no link yet has none to lose: it was that of whoever sat here before.
-        if !seat.leaving && seat.link.is_some() && seat.disconnected.is_none() {
-            seat.disconnected = Some((Instant::now(), reason));
-        }
-    }
-
-    /// Reports processes that have ended, and connections that ended without.
-    pub(super) fn look_after_processes(&mut self) {
-        let mut inputs = Vec::new();
-        for (&worker, seat) in &mut self.seats {
-            let Some(process) = &mut seat.process else { continue };
-            if let Some(how) = process.try_exit() {
-                seat.process = None;
-                seat.link = None;
-                inputs.push(if seat.leaving {
-                    Input::WorkerGone { worker }
-                } else {
-                    Input::WorkerLost { worker, how }
-                });
-            } else if seat.disconnected.as_ref().is_some_and(|(since, _)| since.elapsed() >= EXIT_GRACE)
-                && let Some((_, reason)) = seat.disconnected.take()
-            {
-                // Nobody calls it any more, whether or not a region is there to have it killed.
-                seat.link = None;
-                inputs.push(Input::WorkerLost { worker, how: WorkerExit::Disconnected { reason } });
-            }
-        }
-        inputs.into_iter().for_each(|input| self.feed(input));
-    }
-
     fn next_wake(&self) -> Instant {
         let has_processes = self.seats.values().any(|seat| seat.process.is_some());
         let ends = |seat: &Seat| seat.process.is_some() && (seat.leaving || seat.disconnected.is_some());
@@ -590,8 +562,6 @@ pub(super) fn disconnection(worker: u32, error: &RpcError) -> Event {
     Event::Disconnected { worker, reason: error.to_string() }
 }
 
-/// How long an ended connection waits to learn how the process ended.
-const EXIT_GRACE: Duration = Duration::from_millis(300);
 /// How often running processes are looked after.
 const PROCESS_LOOK: Duration = Duration::from_millis(50);
 /// The same while one is expected to end: a job should not wait for a poll.

@@ -82,8 +82,8 @@ struct Seat {
     /// Counts its assignments, so that an old one does not take the end of a new one for its own.
     assignments: u64,
     duty: Duty,
-    /// Why its last assignment ended, if not as it was told.
-    complaint: Option<String>,
+    /// Why its last assignment ended, in the member's words.
+    end: Option<String>,
 }
 
 #[derive(Debug)]
@@ -223,7 +223,7 @@ impl Crew {
             Duty::Working(_) => return refuse(format!("worker {worker} on {place} is at work for another job")),
             Duty::Gone(reason) => return refuse(format!("worker {worker} on {place} has left: {reason}")),
         }
-        seat.complaint = None;
+        seat.end = None;
         seat.assignments += 1;
         let (attempt, number) = (seat.member.attempt, seat.assignments);
         Ok(Assignment { roll: Arc::clone(&self.roll), worker, attempt, number, place, exit: None })
@@ -246,7 +246,7 @@ impl Roll {
             Some(seat) => seat.assignments + 1,
             None => 0,
         };
-        let seat = Seat { member, assignments, duty: Duty::Idle(desk), complaint: None };
+        let seat = Seat { member, assignments, duty: Duty::Idle(desk), end: None };
         seats.insert(seat.member.worker, seat);
         drop(seats);
         self.changed.notify_all();
@@ -254,13 +254,13 @@ impl Roll {
     }
 
     /// A member has done its part in a job.
-    pub(super) fn done(&self, worker: u32, attempt: u64, complaint: Option<String>) {
+    pub(super) fn done(&self, worker: u32, attempt: u64, reason: String) {
         if let Some(seat) = self.seats().get_mut(&worker)
             && seat.member.attempt == attempt
             && let Duty::Working(desk) = &seat.duty
         {
             seat.duty = Duty::Idle(desk.clone());
-            seat.complaint = complaint;
+            seat.end = Some(reason);
         }
         self.changed.notify_all();
     }
@@ -321,7 +321,7 @@ impl Assignment {
         let reason = match &seat.duty {
             _ if seat.assignments != self.number => ended.to_owned(),
             Duty::Working(_) => return None,
-            Duty::Idle(_) => seat.complaint.clone().unwrap_or_else(|| ended.to_owned()),
+            Duty::Idle(_) => seat.end.clone().unwrap_or_else(|| ended.to_owned()),
             Duty::Gone(reason) => reason.clone(),
         };
         Some(WorkerExit::Disconnected { reason })
@@ -376,13 +376,13 @@ mod tests {
         assert!(received.try_recv().is_ok());
         assert_eq!(first.try_exit(), None);
         assert!(crew.assign(orders(1)).unwrap_err().to_string().contains("at work for another job"));
-        crew.roll.done(1, 5, None);
+        crew.roll.done(1, 5, "the connection ended".to_owned());
         let mut second = crew.assign(orders(1)).unwrap();
         // The first was not asked in between, and must not take the second's state for its own.
         assert!(first.try_exit().is_some());
         drop(first);
         assert_eq!(second.try_exit(), None);
-        crew.roll.done(1, 5, Some("cannot reach the coordinator".to_owned()));
+        crew.roll.done(1, 5, "cannot reach the coordinator".to_owned());
         let how = WorkerExit::Disconnected { reason: "cannot reach the coordinator".to_owned() };
         assert_eq!(second.try_exit(), Some(how));
     }
@@ -391,7 +391,7 @@ mod tests {
     fn a_dropped_assignment_ends_its_member_unless_it_had_ended() {
         let (crew, _received) = crew_of_one();
         let ended = crew.assign(orders(1)).unwrap();
-        crew.roll.done(1, 5, None);
+        crew.roll.done(1, 5, "the connection ended".to_owned());
         drop(ended);
         assert_eq!(crew.members(), [member(1)]);
         drop(crew.assign(orders(1)).unwrap());
@@ -430,7 +430,7 @@ mod tests {
         assert!(matches!(received.try_recv(), Err(mpsc::error::TryRecvError::Disconnected)), "it is let go");
         assert!(before.try_exit().is_some());
         let mut part = crew.assign(orders(1)).unwrap();
-        crew.roll.done(1, 5, Some("late".to_owned()));
+        crew.roll.done(1, 5, "late".to_owned());
         crew.roll.left(1, 5, "late");
         drop(before);
         assert_eq!(part.try_exit(), None);

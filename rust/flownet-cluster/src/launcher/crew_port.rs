@@ -34,9 +34,8 @@ pub(crate) enum Told {
 pub(crate) enum Report {
     /// Comes first, once.
     Enlisted { worker: u32, attempt: u64, pid: u32, place: String },
-    /// Its part in the job it had orders for has ended; the complaint says what
-    /// kept it from taking part.
-    Done { complaint: Option<String> },
+    /// Its part in the job it had orders for has ended, for this reason: its connection ended, or it could not register.
+    Done { reason: String },
 }
 
 /// Admits whoever proves to belong to it, until the crew closes.
@@ -98,7 +97,7 @@ async fn attend(
                 None => return expel(link).await,
             },
             report = link.next() => match report {
-                Some(Ok(Report::Done { complaint })) => roll.done(worker, attempt, complaint),
+                Some(Ok(Report::Done { reason })) => roll.done(worker, attempt, reason),
                 Some(Ok(report)) => return format!("it said {report:?} out of turn"),
                 Some(Err(error)) => return error.to_string(),
                 None => return "it closed its connection".to_owned(),

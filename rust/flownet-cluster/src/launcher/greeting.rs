@@ -1,7 +1,7 @@
-//! The first bytes of a worker process's standard input.
+//! The first bytes of a worker process's standard input, and the last that it sends back.
 //!
 //! # Invariants
-//! - I1: credentials reach a process through a private pipe only, never by
+//! - I1: credentials reach a process through a private socket only, never by
 //!   argument or environment, which other users of the machine can read.
 
 use std::io::{self, Read};

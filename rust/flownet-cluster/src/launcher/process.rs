@@ -3,14 +3,20 @@
 //!
 //! # Invariants
 //! - I1: a [`WorkerProcess`] that is dropped has been killed and reaped.
-//! - I2: what it started has been killed too, unless it has left the worker's process group: that is done before the worker
+//! - I2: an exit is told as a lost connection if and only if the worker sent a [`farewell`](crate::run_worker) before it. A
+//!   worker that leaves kills its process group and itself, so its exit alone looks like that of one the system killed.
+//! - I3: what it started has been killed too, unless it has left the worker's process group: that is done before the worker
 //!   is reaped, as long as its number, and so the group's, cannot be another's.
 
 use std::{
     ffi::OsString,
-    io::{self, Write},
-    os::unix::process::CommandExt,
-    process::{Child, Command, Stdio},
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    process::{Child, Command},
 };
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -34,6 +40,8 @@ pub struct WorkerCommand {
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
     child: Child,
+    /// The other end of its standard input.
+    socket: UnixStream,
     exit: Option<WorkerExit>,
 }
 
@@ -43,21 +51,20 @@ impl WorkerProcess {
     /// order. `greeting` is written from a thread: a child that does not read
     /// must not hold up the coordinator.
     pub(crate) fn spawn(command: &WorkerCommand, greeting: Vec<u8>) -> io::Result<Self> {
-        let mut child = Command::new(&command.program)
+        let (socket, stdin) = UnixStream::pair()?;
+        let mut writer = socket.try_clone()?;
+        let child = Command::new(&command.program)
             .args(&command.args)
             .envs(command.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
+            .stdin(OwnedFd::from(stdin))
             .process_group(0)
             .spawn()?;
-        let stdin = child.stdin.take();
-        let process = Self { child, exit: None };
-        if let Some(mut stdin) = stdin {
-            let write = move || {
-                // A child that dies meanwhile is seen by its exit, not by this.
-                let _ = stdin.write_all(&greeting);
-            };
-            std::thread::Builder::new().name("flownet-greeting".to_owned()).spawn(write)?;
-        }
+        let process = Self { child, socket, exit: None };
+        let write = move || {
+            // A child that dies meanwhile is seen by its exit, not by this.
+            let _ = writer.write_all(&greeting).and_then(|()| writer.shutdown(Shutdown::Write));
+        };
+        std::thread::Builder::new().name("flownet-greeting".to_owned()).spawn(write)?;
         Ok(process)
     }
 
@@ -66,7 +73,8 @@ impl WorkerProcess {
         if self.exit.is_none() && self.has_ended() {
             self.kill_group();
             self.exit = match self.child.try_wait() {
-                Ok(status) => status.map(WorkerExit::from),
+                Ok(Some(status)) => Some(self.farewell().unwrap_or_else(|| WorkerExit::from(status))),
+                Ok(None) => None,
                 Err(error) => Some(WorkerExit::Disconnected { reason: error.to_string() }),
             };
         }
@@ -78,6 +86,16 @@ impl WorkerProcess {
         if self.try_exit().is_none() {
             self.kill_group();
         }
+    }
+
+    /// What the process said last, if it left because of its connection. It has ended: all that it said is there.
+    fn farewell(&mut self) -> Option<WorkerExit> {
+        // A process that it started may still have its standard input: no end comes then.
+        self.socket.set_nonblocking(true).ok()?;
+        let mut said = Vec::new();
+        let _ = (&self.socket).take(MAX_FAREWELL_BYTES).read_to_end(&mut said);
+        let reason = String::from_utf8(said).ok().filter(|reason| !reason.is_empty())?;
+        Some(WorkerExit::Disconnected { reason })
     }
 
     /// Looks without reaping.
@@ -108,6 +126,8 @@ impl Drop for WorkerProcess {
     }
 }
 
+const MAX_FAREWELL_BYTES: u64 = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +155,14 @@ mod tests {
         assert_eq!(exit(&mut process), WorkerExit::Exited { code: 3 });
         let mut process = WorkerProcess::spawn(&shell("kill -9 $$"), Vec::new()).unwrap();
         assert_eq!(exit(&mut process), WorkerExit::Signalled { signal: 9 });
+    }
+
+    #[test]
+    fn a_process_that_says_farewell_is_reported_by_that_however_it_ends() {
+        for script in ["echo -n lost >&0; kill -9 $$", "echo -n lost >&0", "sleep 600 & echo -n lost >&0; kill -9 $$"] {
+            let mut process = WorkerProcess::spawn(&shell(script), Vec::new()).unwrap();
+            assert_eq!(exit(&mut process), WorkerExit::Disconnected { reason: "lost".to_owned() }, "{script}");
+        }
     }
 
     #[test]

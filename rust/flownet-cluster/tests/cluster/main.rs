@@ -11,6 +11,7 @@ mod stalls;
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    os::{fd::AsFd, unix::net::UnixStream},
     sync::Arc,
     time::Duration,
 };
@@ -63,7 +64,8 @@ fn worker_process() {
         "intruder" => disturb(coordinator_of(&greeting)),
         _ => {}
     }
-    let ended = run_worker(&mut greeting.as_slice(), &|init| {
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("another descriptor");
+    let ended = run_worker(&mut greeting.as_slice(), &mut UnixStream::from(stdin), &|init| {
         assert_eq!(init, b"init bytes");
         match mode.as_str() {
             "no factory" => Err("the module cannot be imported".to_owned()),
