@@ -31,6 +31,7 @@ mod logging;
 mod metrics;
 mod rows;
 mod settings;
+mod shown;
 mod time_zones;
 mod tls;
 mod web;

@@ -45,6 +45,7 @@ mod steps;
 mod time_bounds;
 mod time_units;
 mod timestamps;
+mod type_levels;
 mod type_names;
 
 pub use self::aggregate::{
@@ -73,4 +74,5 @@ pub use self::scatter::Scatter;
 pub use self::steps::{Column, Step, StepError, Steps};
 pub use self::time_bounds::TimeBounds;
 pub use self::timestamps::{NoTimes, time_column};
+pub use self::type_levels::{MOST_TYPE_LEVELS, TypeTooDeep, check_name_levels, check_type_levels};
 pub use self::type_names::{kept_columns, named_type, type_name};

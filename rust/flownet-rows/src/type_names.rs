@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 
+use crate::type_levels::is_too_deep;
+
 /// The name of a type; that of Arrow for one that rows cannot have.
 pub fn type_name(data_type: &DataType) -> String {
     match data_type {
@@ -48,6 +50,10 @@ const SEPARATORS: [char; 10] = [',', ':', '"', '\\', '[', ']', '(', ')', '<', '>
 /// The type of this name, if there is one. Names are those of [`type_name`]; those that pyarrow prints for the same types
 /// are read, too.
 pub fn named_type(name: &str) -> Option<DataType> {
+    if is_too_deep(name) { None } else { parsed_type(name) }
+}
+
+fn parsed_type(name: &str) -> Option<DataType> {
     let name = name.trim();
     let (head, argument) = match name.split_once(['[', '(', '<']) {
         Some((head, rest)) => (head.trim_end(), Some(rest.strip_suffix([']', ')', '>'])?)),
@@ -91,7 +97,7 @@ pub fn named_type(name: &str) -> Option<DataType> {
             // pyarrow prints the name of the item.
             let item = item.trim();
             let item = item.strip_prefix("item:").or_else(|| item.strip_prefix("element:")).unwrap_or(item);
-            DataType::List(Arc::new(Field::new_list_field(named_type(item)?, true)))
+            DataType::List(Arc::new(Field::new_list_field(parsed_type(item)?, true)))
         }
         ("struct", Some(fields)) => DataType::Struct(named_fields(fields)?),
         _ => return None,
@@ -111,7 +117,7 @@ fn named_fields(mut rest: &str) -> Option<Fields> {
         let (name, behind) = field_name(rest.trim_start())?;
         let end = end_of_type(behind)?;
         let (data_type, behind) = behind.split_at(end);
-        fields.push(Field::new(name, named_type(data_type)?, true));
+        fields.push(Field::new(name, parsed_type(data_type)?, true));
         match behind.strip_prefix(',') {
             Some(more) => rest = more,
             None => return Some(fields.into()),

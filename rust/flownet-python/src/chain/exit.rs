@@ -16,6 +16,7 @@ use super::record::{KeyedError, write_keyed};
 use super::rows::rows;
 use crate::codec::{SentClasses, encode, parts};
 use crate::rows::PyRowBatch;
+use crate::shown;
 
 /// Kind of the events that define classes to whoever is behind an edge.
 pub(super) const CLASS_DEFINITION: u16 = 1;
@@ -196,9 +197,9 @@ impl Exit {
         match chosen.extract::<u32>() {
             Ok(target) if target < limit => Ok(Target::Subpartition(target)),
             _ => {
-                let shown = chosen.repr().map_or_else(|_| "something unprintable".to_owned(), |repr| repr.to_string());
                 let message = format!(
-                    "the partitioner returned {shown}, which is no subtask from 0 to {}",
+                    "the partitioner returned {}, which is no subtask from 0 to {}",
+                    shown::repr(&chosen),
                     limit.saturating_sub(1)
                 );
                 Err(self.selector.refused("IndexError", message, Some(record)))

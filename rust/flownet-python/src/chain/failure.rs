@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use crate::codec::CodecError;
+use crate::shown;
 
 /// `error_type` of failures of the codec; the driver raises its own class for them.
 pub(crate) const CODEC_ERROR: &str = "flownet.errors.CodecError";
@@ -187,13 +188,10 @@ fn place_of(function: &Bound<'_, PyAny>) -> PyResult<String> {
 
 /// `repr(record)`, cut short; a `repr` that raises does not hide the error that is being told.
 pub(super) fn short_repr(record: &Bound<'_, PyAny>) -> String {
-    let Ok(repr) = record.repr() else {
-        return format!("<{} whose repr() raises>", text(record.get_type().qualname()));
-    };
-    let repr = repr.to_string_lossy();
+    let repr = shown::repr(record);
     match repr.char_indices().nth(RECORD_CHARS) {
         Some((at, _)) => format!("{}...", &repr[..at]),
-        None => repr.into_owned(),
+        None => repr,
     }
 }
 

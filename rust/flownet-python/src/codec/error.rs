@@ -86,7 +86,10 @@ pub enum CodecError {
         reason: String,
     },
     /// The value nests deeper than [`super::MAX_DEPTH`], or contains itself.
-    #[error("the value nests more than {limit} levels deep, or contains itself")]
+    #[error(
+        "the value nests more than {limit} levels deep, or contains itself: flatten it, as into a list of nodes, or send it as \
+         bytes or text that your functions read"
+    )]
     TooDeep {
         /// The limit.
         limit: usize,

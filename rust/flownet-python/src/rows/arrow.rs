@@ -14,6 +14,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
+use super::type_levels::{check_columns, check_stream};
 use crate::convert::to_python;
 use flownet_rows::{kept_columns, type_name};
 
@@ -35,7 +36,8 @@ pub(super) fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<RecordBatchStream
     let pointer = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
     // SAFETY: by the interface, a capsule of this name holds a valid ArrowArrayStream, which `from_raw` moves out of it and
     // leaves released, so that the capsule's own destructor has nothing to do.
-    let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr()) };
+    let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr()) };
+    check_stream(&mut stream)?;
     RecordBatchStreamReader::try_new(stream).map_err(arrow_error)
 }
 
@@ -56,11 +58,10 @@ pub(super) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
     // SAFETY: by the interface, capsules of these names hold a valid ArrowSchema and an ArrowArray of it; the array is moved
     // out and its place left released, the schema is only looked at while its capsule lives.
-    let data = unsafe {
-        let array = FFI_ArrowArray::from_raw(array.as_ptr());
-        arrow_array::ffi::from_ffi(array, schema.as_ref())
-    };
-    let data = data.map_err(arrow_error)?;
+    let (array, schema) = unsafe { (FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
+    check_columns(schema)?;
+    // SAFETY: the array is one of this schema.
+    let data = unsafe { arrow_array::ffi::from_ffi(array, schema) }.map_err(arrow_error)?;
     if !matches!(data.data_type(), arrow_schema::DataType::Struct(_)) {
         return Err(PyTypeError::new_err(format!(
             "it returned one array of {}, where a batch is wanted",

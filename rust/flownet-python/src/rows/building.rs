@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString};
 
 use super::arrow::{PyRowSchema, arrow_error, batches_of};
+use crate::shown;
 
 /// One column.
 pub(super) struct Building {
@@ -105,8 +106,7 @@ impl Building {
 
     #[cold]
     fn misfit(&self, value: &Bound<'_, PyAny>) -> String {
-        let shown = value.repr().map(|text| text.to_string_lossy().chars().take(100).collect());
-        let shown: String = shown.unwrap_or_else(|_| "what it has".to_owned());
+        let shown: String = shown::repr(value).chars().take(100).collect();
         let (name, of) = (self.field.name(), type_name(self.field.data_type()));
         format!("column '{name}' is of type {of}, and {shown} does not fit")
     }

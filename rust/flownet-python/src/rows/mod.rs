@@ -18,6 +18,7 @@ mod splits;
 mod text_blocks;
 mod to_objects;
 mod to_rows;
+mod type_levels;
 mod write_files;
 
 pub(crate) use self::arrow::{PyRowBatch, PyRowSchema};

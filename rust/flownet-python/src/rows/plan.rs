@@ -13,8 +13,9 @@ use pyo3::types::{PyCapsule, PyDict};
 use super::arrow::{PyRowSchema, arrow_error, schema_of};
 use super::conform::plain_schema;
 use super::map_batches::tried;
+use super::type_levels::check_column;
 use crate::convert::Plain;
-use flownet_rows::named_type;
+use flownet_rows::{check_name_levels, check_type_levels, named_type};
 
 fn value_error(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -22,6 +23,7 @@ fn value_error(error: impl std::fmt::Display) -> PyErr {
 
 /// As streams of rows have it.
 fn checked(schema: &Schema) -> PyResult<PyRowSchema> {
+    check_type_levels(schema).map_err(value_error)?;
     let schema = Arc::new(plain_schema(schema));
     if let Some(name) = twice(schema.fields().iter().map(|field| field.name().as_str())) {
         return Err(PyValueError::new_err(format!("two columns are called '{name}': give one another name before")));
@@ -45,6 +47,7 @@ pub(crate) fn rows_schema(object: &Bound<'_, PyAny>, input: Option<&Bound<'_, Py
         fields.push(match wanted.extract::<String>() {
             Ok(wanted) => {
                 let (wanted, nullable) = wanted.strip_suffix('!').map_or((&*wanted, true), |wanted| (wanted, false));
+                check_name_levels(&name, wanted).map_err(value_error)?;
                 let data_type = named_type(wanted).ok_or_else(|| unknown_type(&name, wanted))?;
                 Field::new(&name, data_type, nullable)
             }
@@ -61,7 +64,9 @@ fn of_arrow_type(name: &str, wanted: &Bound<'_, PyAny>) -> PyResult<Field> {
     let capsule = capsule.cast_into::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
     // SAFETY: by the interface, a capsule of this name holds a valid ArrowSchema, which is only looked at while it lives.
-    let field = Field::try_from(unsafe { pointer.as_ref() }).map_err(arrow_error)?;
+    let given = unsafe { pointer.as_ref() };
+    check_column(name, given)?;
+    let field = Field::try_from(given).map_err(arrow_error)?;
     Ok(field.with_name(name).with_nullable(true))
 }
 
@@ -77,6 +82,8 @@ fn unknown_type(name: &str, wanted: &str) -> PyErr {
 #[pyfunction]
 pub(crate) fn rows_after_steps(schema: &Bound<'_, PyRowSchema>, steps: Plain<Vec<Step>>) -> PyResult<PyRowSchema> {
     let steps = Steps::new(&steps.0, Arc::clone(&schema.get().0)).map_err(value_error)?;
+    // A cast may have made a type deeper.
+    check_type_levels(steps.schema()).map_err(value_error)?;
     Ok(PyRowSchema(Arc::clone(steps.schema())))
 }
 

@@ -41,7 +41,10 @@ pub(crate) fn json_fault(py: Python<'_>, data: &Bound<'_, PyBytes>, most: usize)
         Err(error) => Some((error.valid_up_to(), "it is not UTF-8".to_owned())),
         Ok(_) => {
             let deep = flownet_rows::json_too_deep(data, most);
-            deep.map(|offset| (offset, format!("it nests deeper than {most} levels")))
+            deep.map(|offset| (offset, format!(
+                "it nests deeper than {most} levels, the most that rows may have: read the file with read_text(), and parse \
+                 its lines in a function"
+            )))
         }
     })
 }

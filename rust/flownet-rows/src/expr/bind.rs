@@ -18,6 +18,7 @@ use super::text::TextFunction;
 use super::time::TimeFunction;
 use super::values::Values;
 use super::{BinaryOp, Bound, Expr, ExprError, Literal, UnaryOp, decimal};
+use crate::type_levels::check_name_levels;
 use crate::type_names::{named_type, type_name};
 
 /// Checks an expression against a schema.
@@ -244,6 +245,7 @@ impl Binder<'_> {
 
     fn cast(&self, of: &Expr, to: &str, strict: bool, whole: &Expr) -> Result<Bound, ExprError> {
         let bound = self.bind(of)?;
+        check_name_levels(&whole.to_string(), to).map_err(|error| type_error(whole, error.to_string()))?;
         let wanted = named_type(to).ok_or_else(|| type_error(whole, format!("{to:?} is no type of rows")))?;
         let is_naive = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, None));
         let is_zoned = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, Some(_)));

@@ -1,0 +1,43 @@
+//! Values of users as errors show them.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+/// `repr(value)`, or a word on why there is none.
+///
+/// `repr` goes one level down the stack for each level of the value. The interpreter's recursion limit bounds that, but
+/// programs may raise it as they like.
+pub(crate) fn repr(value: &Bound<'_, PyAny>) -> String {
+    let class = || value.get_type().qualname().map_or_else(|_| "object".to_owned(), |name| name.to_string());
+    if nests_deeper(value, MOST_LEVELS) {
+        return format!("<{} that nests more than {MOST_LEVELS} levels deep>", class());
+    }
+    match value.repr() {
+        Ok(repr) => repr.to_string_lossy().into_owned(),
+        Err(_) => format!("<{} whose repr() raises>", class()),
+    }
+}
+
+/// Whether lists, tuples and dicts nest deeper. Goes down one branch after the other, without recursion.
+fn nests_deeper(value: &Bound<'_, PyAny>, most: usize) -> bool {
+    let mut left = vec![(value.clone(), 0)];
+    for _ in 0..MOST_LOOKS {
+        let Some((value, level)) = left.pop() else { return false };
+        if level > most {
+            return true;
+        }
+        if let Ok(list) = value.cast::<PyList>() {
+            left.extend(list.iter().map(|item| (item, level + 1)));
+        } else if let Ok(tuple) = value.cast::<PyTuple>() {
+            left.extend(tuple.iter().map(|item| (item, level + 1)));
+        } else if let Ok(dict) = value.cast::<PyDict>() {
+            left.extend(dict.iter().flat_map(|(key, value)| [(key, level + 1), (value, level + 1)]));
+        }
+    }
+    false
+}
+
+/// So many levels fit on every stack.
+const MOST_LEVELS: usize = 1000;
+/// Values that are looked at, at most: those that contain themselves have no end.
+const MOST_LOOKS: usize = 100_000;
