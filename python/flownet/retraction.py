@@ -1,7 +1,7 @@
 """What works on changes by key: groups, the best, and joins. Each keeps what it needs to take back what it has emitted.
 
 A row that comes is worked in, one that goes is worked out again; the difference between the result before and after
-goes on as changes. All state lies in that of the key.
+goes on as changes. An update is one step (`update_steps`). All state lies in that of the key.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from .changes import Change, RowKind, identity_of
 from .errors import RetractionError
-from .functions import KeyedCoProcessFunction, KeyedProcessFunction
 from .numpy_scalars import plain
 from .state import MapState, MapStateDescriptor, OpenContext
+from .update_steps import OneInput, TwoInputs, without_cancelled
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = (
     RowKind.INSERT,
@@ -44,13 +44,13 @@ class Retractable(Protocol):
         """Return the result; there is at least one row."""
 
 
-class Grouped(KeyedProcessFunction[Any, Any, Any]):
+class Grouped(OneInput):
     """One row for each key: the key, and the result over the rows of that key."""
 
     def __init__(self, aggregate: Retractable) -> None:
         self._aggregate = aggregate
 
-    def process(self, value: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
+    def step(self, side: int, value: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
         """Take a change and emit those of the result."""
         aggregate, state = self._aggregate, ctx.state
         rows = state.get("rows", 0)
@@ -69,7 +69,7 @@ class Grouped(KeyedProcessFunction[Any, Any, Any]):
         after = aggregate.result(accumulator)
         if not rows:
             return [Change(INSERT, (ctx.key, after))]
-        if before == after or (_is_nan(before) and _is_nan(after)):
+        if _are_equal(before, after):
             return ()
         return [Change(UPDATE_BEFORE, (ctx.key, before)), Change(UPDATE_AFTER, (ctx.key, after))]
 
@@ -253,7 +253,7 @@ class OwnAggregate:
         return copy.deepcopy(accumulator if self._result is None else self._result(accumulator))
 
 
-class Best(KeyedProcessFunction[Any, Any, Any]):
+class Best(OneInput):
     """The rows with the greatest values of each key. All rows are kept: any of them may come to be among the best."""
 
     def __init__(self, count: int, by: Callable[[Any], Any]) -> None:
@@ -263,7 +263,7 @@ class Best(KeyedProcessFunction[Any, Any, Any]):
     def _rank_of(self, row: Any) -> Any:
         return _rank(self._by(row))
 
-    def process(self, value: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
+    def step(self, side: int, value: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
         """Take a change and emit those of the result."""
         # The best last; of equal ones those that came first are better.
         rows: list[Any] = ctx.state.setdefault("rows", [])
@@ -294,27 +294,30 @@ class Best(KeyedProcessFunction[Any, Any, Any]):
                 yield Change(INSERT, rows[-self._count])
 
 
-class Joined(KeyedCoProcessFunction[Any, Any, Any, Any]):
+class Joined(TwoInputs):
     """Each row of one side with each of the other that has its key; those without, for outer joins, with None.
 
     As in SQL and in joins of rows, a key that is None, or a tuple with a None in it, is equal to none.
     """
 
-    def __init__(self, how: str, ttl: str | timedelta | None) -> None:
+    def __init__(
+        self, how: str, ttl: str | timedelta | None, function: Callable[[Any, Any], Any] | None = None
+    ) -> None:
         self._descriptors = [MapStateDescriptor(side, ttl) for side in ("left", "right")]
         self._keeps = (how in ("left", "full"), how in ("right", "full"))
+        self._function = function
 
     def open(self, ctx: OpenContext) -> None:
         """Find the rows of both sides."""
         self._sides = [Rows(ctx.get_map_state(descriptor)) for descriptor in self._descriptors]
 
-    def process1(self, value: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
-        """Take a change of the first table."""
-        return self._take(0, value, ctx)
-
-    def process2(self, value: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
-        """Take a change of the second table."""
-        return self._take(1, value, ctx)
+    def step(self, side: int, change: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
+        """Take a change of one table and emit those of the result."""
+        pairs, function = self._take(side, change, ctx), self._function
+        if function is not None:
+            return without_cancelled(Change(kind, function(*pair)) for kind, pair in pairs)
+        # A row that is None looks like a partner that is missing.
+        return without_cancelled(pairs) if change.value is None else pairs
 
     def _take(self, side: int, change: Change[Any], ctx: Any) -> Iterator[Change[Any]]:
         own, other, row = self._sides[side], self._sides[1 - side], change.value
@@ -404,5 +407,6 @@ def unknown(change: Change[Any]) -> RetractionError:
     """Make the error of a row that is to go and never came."""
     return RetractionError(
         f"{change.kind} of a row that is not there: {change.value!r:.200}: each row that goes has to have come before, "
-        "equal to it"
+        "equal to it",
+        record=repr(change.value)[:200],
     )

@@ -34,7 +34,9 @@ class ChangeStream(OperatorHandle, Generic[T]):
 
     A row comes with ``INSERT`` or ``UPDATE_AFTER`` and goes with ``UPDATE_BEFORE`` or ``DELETE``. What each operator
     makes of its input's changes are the changes of its result: their sum is, at any time, the result over the rows that
-    are there. `to_stream` gives the changes themselves, to operators that cannot take anything back.
+    are there. An update, `UPDATE_BEFORE` and then `UPDATE_AFTER` of one key, is one step: groups, the best and joins
+    emit the rows that differ, and none if no row differs. `to_stream` gives the changes themselves, to operators that
+    cannot take anything back.
     """
 
     def map(self, function: Callable[[T], R]) -> ChangeStream[R]:
@@ -355,9 +357,8 @@ class ChangeJoin(Generic[T, U]):
         left, right = self._left.key_by(self._keys[0])._keyed, self._right.key_by(self._keys[1])._keyed
         if left._env is not right._env:
             raise PlanError("join() takes a table of the same environment, and this is of another")
-        joined = ConnectedStreams(left, right).process(Joined(self._how, self._ttl)).name("join")
-        changes: ChangeStream[Any] = _changes(joined)
-        return changes if function is None else changes.map(_OfPair(function_of("apply", function)))
+        joining = Joined(self._how, self._ttl, None if function is None else function_of("apply", function))
+        return _changes(ConnectedStreams(left, right).process(joining).name("join"))
 
 
 _WAY_OUT: Final = "to_stream() gives the changes themselves, as records"
@@ -423,11 +424,3 @@ class _KeyOfRow:
 
     def __call__(self, change: Change[Any]) -> Any:
         return self._key(change.value)
-
-
-class _OfPair:
-    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        self._function = function
-
-    def __call__(self, pair: tuple[Any, Any]) -> Any:
-        return self._function(*pair)

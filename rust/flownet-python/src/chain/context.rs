@@ -98,6 +98,8 @@ struct Current {
     key: Option<Py<PyAny>>,
     state: Option<Py<PyDict>>,
     at: At,
+    /// The event time of the records that a timer emits, if it works on one that came before.
+    as_of_ms: Option<i64>,
     timers: Vec<TimerChange>,
     expires_ms: [Option<i64>; 2],
     late: u64,
@@ -135,7 +137,8 @@ impl PyProcessContext {
 
     /// Puts the context on a key, whose mapping is `state` if there is something in it.
     pub(super) fn enter(&self, key: Option<Py<PyAny>>, state: Option<Py<PyDict>>, at: At) {
-        let current = Current { key, state, at, timers: Vec::new(), expires_ms: [None; 2], late: 0, sides: Vec::new() };
+        let (timers, sides) = (Vec::new(), Vec::new());
+        let current = Current { key, state, at, as_of_ms: None, timers, expires_ms: [None; 2], late: 0, sides };
         let before = self.lock().replace(current);
         // Dropped without the lock: dropping a user's object may run its code.
         drop(before);
@@ -144,6 +147,11 @@ impl PyProcessContext {
     /// The mapping that all keys share.
     pub(super) fn shared<'py>(&self, py: Python<'py>) -> &Bound<'py, PyDict> {
         self.broadcast_state.bind(py)
+    }
+
+    /// The event time of the records that a timer emits, if its function has set one.
+    pub(super) fn as_of_ms(&self) -> Option<i64> {
+        self.lock().as_ref().and_then(|current| current.as_of_ms)
     }
 
     /// Takes the context off its key.
@@ -345,6 +353,14 @@ impl PyProcessContext {
         self.with(|current| {
             let At { timestamp_ms, clock, .. } = current.at;
             Some(timestamp_ms).filter(|at_ms| *at_ms != NO_TIMESTAMP && clock != Some(Clock::Processing))
+        })
+    }
+
+    /// Has a timer work on a record that came before, at the event time of that record.
+    fn _as_of(&self, timestamp_ms: i64) -> PyResult<()> {
+        self.with(|current| {
+            current.at = At { timestamp_ms, clock: None, ..current.at };
+            current.as_of_ms = Some(timestamp_ms);
         })
     }
 

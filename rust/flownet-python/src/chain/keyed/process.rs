@@ -185,6 +185,7 @@ impl Process {
         let timestamp = PyInt::new(py, timestamp_ms).into_any();
         let function = self.bound()?.on_timer.bind(py).clone();
         let result = call2(&function, &timestamp, context.as_any());
+        flow.timestamp_ms = context.get().as_of_ms().unwrap_or(flow.timestamp_ms);
         self.leave_key(|| owner.clone(), (owner.key(), owner.hash()), None, (&function, result), flow)
     }
 
