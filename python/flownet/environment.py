@@ -634,7 +634,7 @@ class Environment(RowSources):
         from .spark import frames
 
         if as_rows:
-            return self._rows(frames.read_rows(self._dataflow, frame), None, "0s")
+            return self._rows(frames.read_rows(self._dataflow, frame))
         return self._stream(frames.read(self._dataflow, frame, as_dicts))
 
     def explain(self, workers: int | None = None) -> str:

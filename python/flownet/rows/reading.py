@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..dataflow import Dataflow, Node, Origin, Owner
+from ..errors import PlanError
 
 if TYPE_CHECKING:
     from .. import _flownet
@@ -32,6 +33,7 @@ class RowSources:
         schema: SchemaLike | None = None,
         event_time: str | None = None,
         delay: str | timedelta | None = None,
+        max_ahead: str | timedelta | None = None,
     ) -> Rows:
         """Start from a table, or a stream of batches, of any library with the Arrow PyCapsule interface.
 
@@ -47,9 +49,9 @@ class RowSources:
         schema
             The columns of what a function returns: ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or
             another library. Default: None, which is for what is no function.
-        event_time, delay
-            As ``column`` and ``delay`` of `Rows.assign_timestamps`. Default: None, rows have no event time; no delay,
-            nothing is promised of the order of rows.
+        event_time, delay, max_ahead
+            As ``column``, ``delay`` and ``max_ahead`` of `Rows.assign_timestamps`. Default: None, rows have no event
+            time; no delay, nothing is promised of the order of rows; every row moves event time.
 
         Raises
         ------
@@ -73,9 +75,16 @@ class RowSources:
         """
         from . import sources
 
-        return self._rows(sources.from_arrow(self._dataflow, source, schema), event_time, delay)
+        return self._rows(sources.from_arrow(self._dataflow, source, schema), _Timing(event_time, delay, max_ahead))
 
-    def from_numpy(self, array: Any, *, event_time: str | None = None, delay: str | timedelta | None = None) -> Rows:
+    def from_numpy(
+        self,
+        array: Any,
+        *,
+        event_time: str | None = None,
+        delay: str | timedelta | None = None,
+        max_ahead: str | timedelta | None = None,
+    ) -> Rows:
         """Start from a structured array of numpy, or several, whose fields are the columns.
 
         Parameters
@@ -83,7 +92,7 @@ class RowSources:
         array
             Of one dimension; or a list of such, with the same fields, or an iterator, which is asked for the next one
             when that is wanted, and can be read by one run. pyarrow has to be installed.
-        event_time, delay
+        event_time, delay, max_ahead
             As of `from_arrow`.
 
         Examples
@@ -95,7 +104,7 @@ class RowSources:
         """
         from . import sources
 
-        return self._rows(sources.from_numpy(self._dataflow, array), event_time, delay)
+        return self._rows(sources.from_numpy(self._dataflow, array), _Timing(event_time, delay, max_ahead))
 
     def read_parquet(
         self,
@@ -106,6 +115,7 @@ class RowSources:
         partitions: SchemaLike | None = None,
         event_time: str | None = None,
         delay: str | timedelta | None = None,
+        max_ahead: str | timedelta | None = None,
         order: ReadOrder = "event_time",
     ) -> Rows:
         """Start from the rows of Parquet files, which the subtasks share: by row groups, of 64 files or more by files.
@@ -127,7 +137,7 @@ class RowSources:
         partitions
             Types of columns that folders say, by name. Default: None; ``int64`` where all values are whole numbers,
             ``date`` where all are dates, else ``utf8``.
-        event_time, delay
+        event_time, delay, max_ahead
             As of `from_arrow`. Statistics of row groups say how far event time may advance, so they need no delay.
         order
             In which order a subtask reads its row groups: ``"event_time"``, by the least times in their statistics, or
@@ -163,9 +173,8 @@ class RowSources:
         """
         from . import sources
 
-        return self._wanted(
-            sources.read_parquet(self._dataflow, paths, columns, filter, partitions, order), filter, event_time, delay
-        )
+        source = sources.read_parquet(self._dataflow, paths, columns, filter, partitions, order)
+        return self._wanted(source, filter, _Timing(event_time, delay, max_ahead))
 
     def read_csv(
         self,
@@ -179,6 +188,7 @@ class RowSources:
         header: bool = True,
         event_time: str | None = None,
         delay: str | timedelta | None = None,
+        max_ahead: str | timedelta | None = None,
         order: ReadOrder = "event_time",
     ) -> Rows:
         r"""Start from the rows of files of comma-separated values, which the subtasks share: one reads a file whole.
@@ -201,7 +211,7 @@ class RowSources:
             What is between two values, one character of ASCII. Default: a comma.
         header
             Whether files begin with the names of the columns; else ``schema`` says them. Default: True.
-        event_time, delay
+        event_time, delay, max_ahead
             As of `from_arrow`. Lines say nothing of those behind them: without a delay event time waits for the end.
         order
             In which order a subtask reads its files: ``"event_time"``, if there is a delay several at once, the one
@@ -247,7 +257,7 @@ class RowSources:
         format = csv_format(delimiter, header)
         given = (schema, columns, partitions)
         source = sources.read_lines(self._dataflow, "read_csv", format, paths, given, filter, order)
-        return self._wanted(source, filter, event_time, delay)
+        return self._wanted(source, filter, _Timing(event_time, delay, max_ahead))
 
     def read_json(
         self,
@@ -259,6 +269,7 @@ class RowSources:
         partitions: SchemaLike | None = None,
         event_time: str | None = None,
         delay: str | timedelta | None = None,
+        max_ahead: str | timedelta | None = None,
         order: ReadOrder = "event_time",
     ) -> Rows:
         r"""Start from the rows of files with a line of JSON for each, which the subtasks share: one reads a file whole.
@@ -272,7 +283,7 @@ class RowSources:
             Names and types of the columns; fields of lines that it has not are left out. Dates, times, durations and
             bytes are texts, as of `read_csv`. Default: None: inferred, as of `read_csv`. Then a line with a field that
             no inferred line has fails the job: it is not left out.
-        columns, filter, partitions, event_time, delay, order
+        columns, filter, partitions, event_time, delay, max_ahead, order
             As of `read_csv`.
 
         Raises
@@ -295,24 +306,32 @@ class RowSources:
 
         given = (schema, columns, partitions)
         source = sources.read_lines(self._dataflow, "read_json", JsonFormat(), paths, given, filter, order)
-        return self._wanted(source, filter, event_time, delay)
+        return self._wanted(source, filter, _Timing(event_time, delay, max_ahead))
 
-    def _rows(
-        self, source: tuple[Node, _flownet.RowSchema], event_time: str | None, delay: str | timedelta | None
-    ) -> Rows:
+    def _rows(self, source: tuple[Node, _flownet.RowSchema], timing: _Timing | None = None) -> Rows:
         from .stream import Rows
 
         node, schema = source
         rows = Rows(cast("Owner", self), (Origin(node),), schema)
-        return rows if event_time is None else rows.assign_timestamps(event_time, delay=delay)
+        return rows if timing is None else timing.assign(rows)
 
-    def _wanted(
-        self,
-        source: tuple[Node, _flownet.RowSchema],
-        filter: Expr | None,
-        event_time: str | None,
-        delay: str | timedelta | None,
-    ) -> Rows:
-        rows = self._rows(source, None, delay)
-        wanted = rows if filter is None else rows.filter(filter)
-        return wanted if event_time is None else wanted.assign_timestamps(event_time, delay=delay)
+    def _wanted(self, source: tuple[Node, _flownet.RowSchema], filter: Expr | None, timing: _Timing) -> Rows:
+        rows = self._rows(source)
+        return timing.assign(rows if filter is None else rows.filter(filter))
+
+
+class _Timing(NamedTuple):
+    """Event time of the rows of a source."""
+
+    column: str | None
+    delay: str | timedelta | None
+    max_ahead: str | timedelta | None
+
+    def assign(self, rows: Rows) -> Rows:
+        if self.column is not None:
+            return rows.assign_timestamps(self.column, delay=self.delay, max_ahead=self.max_ahead)
+        if self.max_ahead is not None:
+            raise PlanError(
+                f"max_ahead={self.max_ahead!r} bounds event time, and rows have none: give event_time= and delay=, too"
+            )
+        return rows

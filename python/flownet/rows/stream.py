@@ -293,6 +293,11 @@ class Rows(RowSinks, ToThisProcess):
         checked(_flownet.rows_time, self._schema, config.text("column", column))
         strategy = watermarks_of(self._origins, column, delay, idle_after)
         if max_ahead is not None:
+            if delay is None:
+                raise PlanError(
+                    f"max_ahead={max_ahead!r} bounds event time that follows the rows, and without delay= it does not: "
+                    'give delay= with it, the most that a row comes after later ones, such as delay="5s"'
+                )
             strategy = strategy.with_max_ahead(max_ahead)
         bind_event_time(self._origins, column)
         settings = {

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
 import pytest
 
 import flownet as fn
@@ -121,5 +125,43 @@ def test_a_bound_that_is_none_is_told_of_rows() -> None:
     rows = fn.Environment().from_arrow(pa.table({"ms": [1]}))
     with pytest.raises(ConfigError, match="max_ahead"):
         rows.assign_timestamps("ms", delay="5s", max_ahead="0s")
-    with pytest.raises(PlanError, match="or delay= of rows"):
+    with pytest.raises(PlanError, match="max_ahead='1h' bounds event time that follows the rows.*give delay="):
         rows.assign_timestamps("ms", max_ahead="1h")
+    with pytest.raises(PlanError, match="max_ahead='1h' bounds event time, and rows have none: give event_time="):
+        fn.Environment().from_arrow(pa.table({"ms": [1]}), max_ahead="1h")
+
+
+READERS: dict[str, Callable[[fn.Environment, pa.Table, Path, dict[str, Any]], fn.Rows]] = {
+    "from_arrow": lambda env, table, path, timing: env.from_arrow(table, **timing),
+    "from_numpy": lambda env, table, path, timing: env.from_numpy(
+        table.to_pandas().to_records(index=False).astype([("name", "U8"), ("ms", "i8")]), **timing
+    ),
+    "read_parquet": lambda env, table, path, timing: (
+        pq.write_table(table, path / "a.parquet", row_group_size=500),
+        env.read_parquet(path, order="as listed", **timing),
+    )[1],
+    "read_csv": lambda env, table, path, timing: (
+        pcsv.write_csv(table, path / "a.csv"),
+        env.read_csv(path, **timing),
+    )[1],
+    "read_json": lambda env, table, path, timing: (
+        (path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist())),
+        env.read_json(path, **timing),
+    )[1],
+}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("reader", sorted(READERS))
+def test_readers_take_the_bound(reader: str, workers: int, tmp_path: Path) -> None:
+    rows = list(records())
+    table = pa.table({"name": [name for name, _ in rows], "ms": [ms for _, ms in rows]})
+    for max_ahead, ahead in ((None, 0), ("1h", len(STRAYS))):
+        env = fn.Environment()
+        timing = {"event_time": "ms", "delay": "5s", "max_ahead": max_ahead}
+        timed = READERS[reader](env, table, tmp_path, timing)
+        counts = timed.key_by("name").window(fn.Tumbling("10s")).agg(n=fn.count()).collect()
+        result = env.execute(workers)
+        assert sum(task.records_ahead for task in result.tasks) == ahead
+        if max_ahead is not None:
+            assert sum(counts.to_arrow()["n"].to_pylist()) == RECORDS
