@@ -167,6 +167,11 @@ class Assignment:
         known.update(split for _, split, _ in fresh)
         return [(split, position) for turn, split, position in fresh if turn % subtasks == subtask]
 
+    def name_of(self, split: Any) -> str:
+        """Name a split for people."""
+        named = getattr(self._source, "name_of", None)
+        return named(split) if named is not None else "the only split" if split is None else f"split {split!r:.200}"
+
     def mine(self, subtask: int, subtasks: int) -> list[Any]:
         """List the splits of a subtask in a job that begins."""
         self._known.pop(subtask, None)

@@ -114,6 +114,8 @@ class TaskReport:
     out_of_order_ms: int = 0
     """The most that one of them was behind the latest one of its split, in milliseconds: the delay that would have been
     enough."""
+    out_of_order_split: str | None = None
+    """The split of that record: a file with its row group, or a partition of a topic. None if the source has none."""
     watermark_ms: int | None = None
     """How far event time has come in its subtask that is furthest behind, in milliseconds since 1970-01-01 UTC;
     2**63 - 1 when time has ended. None before the first watermark."""
@@ -445,11 +447,16 @@ def out_of_order(status: JobStatus) -> list[str]:
     return [
         f"{task.out_of_order_records:,} of {task.timed_records:,} records of {task.name} "
         f"({task.out_of_order_records / task.timed_records:.1%}) came later than its delay allows, up to "
-        f"{format_value(task.out_of_order_ms / 1000, 's')} behind earlier ones of their split; {dropped:,} records "
-        f'were dropped. Give delay="{task.out_of_order_ms}ms", or use allowed_lateness() or side_output_late_data()'
+        f"{format_value(task.out_of_order_ms / 1000, 's')} behind earlier ones of {_split_of(task)}; {dropped:,} "
+        f'records were dropped. Give delay="{task.out_of_order_ms}ms", or use allowed_lateness() or '
+        "side_output_late_data()"
         for task in status.tasks
         if dropped and task.out_of_order_records > _NOTICEABLE_LATE * task.timed_records
     ]
+
+
+def _split_of(task: TaskReport) -> str:
+    return "their split" if task.out_of_order_split is None else f"their split ({task.out_of_order_split})"
 
 
 def _counted(metrics: tuple[UserMetric, ...]) -> list[str]:

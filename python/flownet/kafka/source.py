@@ -119,6 +119,11 @@ class KafkaSource(Source[KafkaRecord]):
         self._bounds: dict[Split, Bounds] = {}
         self._fetcher: Fetcher | None = None
 
+    def name_of(self, split: Split) -> str:
+        """Name a partition for people."""
+        topic, partition = split
+        return f"partition {partition} of topic {topic!r}"
+
     def splits(self) -> list[Split]:
         """List the partitions, and find out where each begins and ends."""
         self._bounds = {}

@@ -253,6 +253,8 @@ pub struct VertexReport {
     /// The most that one of them was behind earlier ones of its split, in
     /// milliseconds.
     pub out_of_order_ms: u64,
+    /// The split of that record.
+    pub out_of_order_split: Option<String>,
     /// How far event time has come in its subtask that is furthest behind, in
     /// milliseconds since the epoch; the greatest number when time has ended.
     /// None before the first watermark.
@@ -450,6 +452,7 @@ pub(crate) mod tests {
             timed_records: 0,
             out_of_order_records: 0,
             out_of_order_ms: 0,
+            out_of_order_split: None,
             watermark_ms: None,
             lag_ms: None,
             tally: Tally::default(),

@@ -173,6 +173,8 @@ pub(crate) struct News {
     pub(crate) user_metrics: Vec<(u32, Vec<UserMetricSnapshot>)>,
     /// Of those to which markers of latency came: how long they took.
     pub(crate) latencies: Vec<(u32, Vec<Latency>)>,
+    /// Of those with records that came later than their watermarks allow: the split of the latest.
+    pub(crate) latest_splits: Vec<(u32, String)>,
     /// One of its tasks has a congested input, where flow control asks.
     pub(crate) is_congested: bool,
     /// What its process uses.
@@ -190,6 +192,7 @@ impl News {
         self.operators.retain(|(task, _)| is_kept(*task));
         self.user_metrics.retain(|(task, _)| is_kept(*task));
         self.latencies.retain(|(task, _)| is_kept(*task));
+        self.latest_splits.retain(|(task, _)| is_kept(*task));
     }
 }
 

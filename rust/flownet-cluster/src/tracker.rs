@@ -201,6 +201,13 @@ impl Tracker {
         }
     }
 
+    /// Takes the split of the record of a task that was furthest behind.
+    pub(crate) fn latest_split(&mut self, task: u32, split: &str) {
+        if let Some(samples) = self.tasks.get_mut(task as usize) {
+            samples.latest_split = Some(split.to_owned());
+        }
+    }
+
     /// Takes what a worker says of its process.
     pub(crate) fn worker(&mut self, sample: WorkerSample) {
         self.workers.insert(sample.worker, sample);
@@ -343,6 +350,8 @@ struct TaskSamples {
     operators: Arc<[OperatorCounts]>,
     counted: Counted,
     latency: LatencySamples,
+    /// The split of the record that was furthest behind.
+    latest_split: Option<String>,
     /// In the last checkpoint.
     state_bytes: Option<u64>,
 }
@@ -390,6 +399,7 @@ impl TaskSamples {
             operators: Arc::default(),
             counted: Counted::default(),
             latency: LatencySamples::default(),
+            latest_split: None,
             state_bytes: None,
         }
     }
@@ -400,6 +410,7 @@ impl TaskSamples {
             *sample = Sample::default();
         }
         (self.operators, self.counted, self.latency) = (Arc::default(), Counted::default(), LatencySamples::default());
+        self.latest_split = None;
     }
 
     /// Its attempt has failed: counters stay, rates end.
@@ -486,6 +497,7 @@ fn vertex_report(
     let mean = |part: fn(&Spent) -> f64| spent.iter().map(part).sum::<f64>() / running as f64;
     let busiest = spent.iter().map(|task| task.busy).fold(0.0, f64::max);
     let sum = |part: fn(&MetricsSnapshot) -> u64| tasks.iter().map(|task| part(&task.latest.metrics)).sum();
+    let latest = tasks.iter().max_by_key(|task| task.latest.metrics.event_time.out_of_order_ms);
     VertexReport {
         name: name.to_owned(),
         parallelism,
@@ -511,7 +523,8 @@ fn vertex_report(
         records_ahead: sum(|metrics| metrics.event_time.records_ahead),
         timed_records: sum(|metrics| metrics.event_time.timed_records),
         out_of_order_records: sum(|metrics| metrics.event_time.out_of_order_records),
-        out_of_order_ms: tasks.iter().map(|task| task.latest.metrics.event_time.out_of_order_ms).max().unwrap_or(0),
+        out_of_order_ms: latest.map_or(0, |task| task.latest.metrics.event_time.out_of_order_ms),
+        out_of_order_split: latest.and_then(|task| task.latest_split.clone()),
         watermark_ms: tasks.iter().filter_map(|task| task.latest.metrics.event_time.watermark_ms).min(),
         lag_ms: tasks.iter().filter_map(|task| task.latest.metrics.event_time.lag_ms).max(),
         fill_limit_bytes: smallest_fill_limit(tasks, segment_bytes),

@@ -21,6 +21,7 @@ pub mod error;
 pub mod flame;
 pub mod inspection;
 pub mod iteration;
+pub mod late_splits;
 pub mod latency;
 pub mod ledger;
 pub mod log;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::contention::Look;
+use crate::late_splits::LateSplits;
 use crate::latency::Latencies;
 use crate::ledger::{TimeLedger, TimeShares, TimeState};
 use crate::operator_counts::{OperatorCounters, OperatorCounts};
@@ -58,6 +59,7 @@ pub struct TaskMetrics {
     // Set before the task starts, if its source is aligned with others.
     alignment: OnceLock<StepMonitor>,
     users: UserMetrics,
+    late_splits: LateSplits,
     latencies: Latencies,
     tally: TallyBoard,
     // Set as its chain is opened.
@@ -97,6 +99,7 @@ impl TaskMetrics {
             alignment: OnceLock::new(),
             users: UserMetrics::default(),
             latencies: Latencies::default(),
+            late_splits: LateSplits::default(),
             tally: TallyBoard::default(),
             operators: OnceLock::new(),
         }
@@ -127,6 +130,11 @@ impl TaskMetrics {
     /// What its functions count.
     pub fn users(&self) -> &UserMetrics {
         &self.users
+    }
+
+    /// Names of its splits, and the one whose records came latest.
+    pub fn late_splits(&self) -> &LateSplits {
+        &self.late_splits
     }
 
     /// How long markers took to here.
@@ -257,6 +265,7 @@ impl TaskMetrics {
         self.timed_records.store(counts.records, Ordering::Relaxed);
         self.out_of_order_records.store(counts.out_of_order, Ordering::Relaxed);
         self.out_of_order_ms.store(counts.most_ms, Ordering::Relaxed);
+        counts.split.into_iter().for_each(|split| self.late_splits.set_latest(split));
     }
 
     /// What the operators hold now.

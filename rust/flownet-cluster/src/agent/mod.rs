@@ -435,6 +435,8 @@ impl Agent {
         let user_metrics = counted.filter(|(_, metrics)| !metrics.is_empty()).collect();
         let marked = running.all().map(|task| (task.spec().task_id, task.latencies()));
         let latencies = marked.filter(|(_, latencies)| !latencies.is_empty()).collect();
+        let latest_splits =
+            running.all().filter_map(|task| Some((task.spec().task_id, task.latest_split()?))).collect();
         let is_congested = running.all().any(TaskHandle::is_congested);
         let segments = running.segments.upgrade();
         drop(running);
@@ -442,7 +444,19 @@ impl Agent {
             self.factory.as_ref().map_or_else(|_| Default::default(), |factory| factory.garbage_collections());
         let resources = Resources::now(segments.as_deref(), garbage);
         let said = self.log.take(usize::try_from(log_room).unwrap_or(usize::MAX));
-        News { attempts, ended, reports, metrics, operators, user_metrics, latencies, is_congested, resources, said }
+        News {
+            attempts,
+            ended,
+            reports,
+            metrics,
+            operators,
+            user_metrics,
+            latencies,
+            latest_splits,
+            is_congested,
+            resources,
+            said,
+        }
     }
 
     fn part(&self, region: u32) -> Option<Arc<Part>> {

@@ -91,6 +91,9 @@ impl Board {
         for (task, latencies) in &news.latencies {
             tracker.sample_latencies(*task, latencies, now);
         }
+        for (task, split) in &news.latest_splits {
+            tracker.latest_split(*task, split);
+        }
         tracker.worker(WorkerSample::new(worker, news, now));
         for end in &news.ended {
             tracker.ended(end.task);

@@ -8,6 +8,7 @@
 //! when it is read again. So splits can be redistributed to other subtasks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
@@ -57,6 +58,15 @@ struct Name {
     bytes: u64,
     /// Which part of it; none for all of it.
     part: Option<u64>,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.part {
+            Some(group) => write!(f, "{}, row group {group}", self.path),
+            None => f.write_str(&self.path),
+        }
+    }
 }
 
 struct Split {
@@ -163,6 +173,8 @@ impl Source<RowsMedium> for FileSplits {
         }
         let Some(current) = self.next_split(flow) else { return Ok(SourceStatus::Finished) };
         if self.told.is_none() {
+            let names = self.splits.iter().map(|split| split.name.to_string());
+            self.metrics.iter().for_each(|metrics| metrics.late_splits().name(0, names.clone()));
             self.announce(flow)?;
         }
         if self.told.replace(current) != Some(current) {

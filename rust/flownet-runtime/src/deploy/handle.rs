@@ -122,6 +122,11 @@ impl TaskHandle {
         self.watched.metrics.users().snapshot()
     }
 
+    /// The split of the record that was furthest behind, if one came later than the delay of its watermarks allows.
+    pub fn latest_split(&self) -> Option<String> {
+        self.watched.metrics.late_splits().latest(self.spec.subtask)
+    }
+
     /// How long markers of latency took to here so far.
     pub fn latencies(&self) -> Vec<Latency> {
         self.watched.metrics.latencies().snapshot()

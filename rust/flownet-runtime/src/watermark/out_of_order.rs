@@ -14,6 +14,8 @@ use crate::time::NO_TIMESTAMP;
 pub struct OutOfOrder {
     /// None: nothing was promised of their order.
     delay_ms: Option<i64>,
+    /// None before the source has said that it has splits.
+    split: Option<u32>,
     current: u32,
     latest_ms: i64,
     /// Of the splits whose turn it is not.
@@ -30,6 +32,8 @@ pub struct OutOfOrderCounts {
     pub out_of_order: u64,
     /// The most that one was behind the latest one of its split, in milliseconds: the delay that would have been enough.
     pub most_ms: u64,
+    /// The split of that record, if the source has splits.
+    pub split: Option<u32>,
 }
 
 impl OutOfOrder {
@@ -41,6 +45,7 @@ impl OutOfOrder {
         };
         Self {
             delay_ms,
+            split: None,
             current: 0,
             latest_ms: NO_TIMESTAMP,
             others: BTreeMap::new(),
@@ -75,12 +80,17 @@ impl OutOfOrder {
         let behind_ms = self.latest_ms.saturating_sub(timestamp_ms);
         if self.delay_ms.is_some_and(|delay_ms| behind_ms > delay_ms) {
             self.counts.out_of_order += 1;
-            self.counts.most_ms = self.counts.most_ms.max(behind_ms.unsigned_abs());
+            if behind_ms.unsigned_abs() > self.counts.most_ms {
+                (self.counts.most_ms, self.counts.split) = (behind_ms.unsigned_abs(), self.split);
+            }
         }
     }
 
     /// Follows what the source says of its splits.
     pub fn follow(&mut self, signal: SplitSignal) {
+        if let SplitSignal::Of(split) = signal {
+            self.split = Some(split);
+        }
         match signal {
             SplitSignal::Of(split) if split != self.current => {
                 let latest_ms = self.others.remove(&split).unwrap_or(NO_TIMESTAMP);
@@ -118,7 +128,7 @@ mod tests {
         assert_eq!(order.counts.out_of_order, 0);
         order.follow(SplitSignal::Of(0));
         [189, 190].into_iter().for_each(|at| order.add(at));
-        assert_eq!(order.counts, OutOfOrderCounts { records: 7, out_of_order: 1, most_ms: 11 });
+        assert_eq!(order.counts, OutOfOrderCounts { records: 7, out_of_order: 1, most_ms: 11, split: Some(0) });
     }
 
     #[test]

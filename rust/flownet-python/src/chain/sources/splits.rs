@@ -171,7 +171,18 @@ impl Splits {
         // Its readers may know what is left to read.
         self.expect_tally();
         self.reading.extend(first..self.splits.len());
+        self.name_splits(py, first)?;
         (first..self.splits.len()).try_for_each(|at| self.open_split(py, at))
+    }
+
+    /// Names splits for the report of late records.
+    fn name_splits(&self, py: Python<'_>, first: usize) -> Result<(), TaskError> {
+        let Some(metrics) = &self.metrics else { return Ok(()) };
+        let name = |split: &Split| self.assignment.bind(py).call_method1(intern!(py, "name_of"), (&split.name,));
+        let names = self.splits[first..].iter().map(|split| name(split).and_then(|name| name.extract::<String>()));
+        let names = names.collect::<PyResult<Vec<_>>>().map_err(|error| self.failed(py, &error))?;
+        metrics.late_splits().name(first, names);
+        Ok(())
     }
 
     /// Begins with what was found meanwhile and falls to this subtask.

@@ -1,6 +1,7 @@
 //! `read_text`: the lines of files, shared among the subtasks.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::{Restored, Snapshot};
@@ -8,7 +9,7 @@ use flownet_runtime::source::{TextFiles, TextSplit};
 use flownet_runtime::tally::Tally;
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::work::Work;
-use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
+use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 
 use super::LineDecoder;
@@ -31,6 +32,7 @@ pub(in crate::chain) struct ReadText {
     named: (u32, u64),
     parallelism: u32,
     max_line_bytes: usize,
+    metrics: Option<Arc<TaskMetrics>>,
 }
 
 impl ReadText {
@@ -47,12 +49,18 @@ impl ReadText {
             named: (0, 0),
             parallelism: 1,
             max_line_bytes: 0,
+            metrics: None,
         }
     }
 
     /// Begins with these splits.
     fn read(&mut self, splits: Vec<TextSplit>) {
         let most = self.max_line_bytes;
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| self.is_by_file) {
+            let mut paths: Vec<_> = splits.iter().map(|split| split.path.display().to_string()).collect();
+            paths.dedup();
+            metrics.late_splits().name(0, paths);
+        }
         let files =
             if self.is_by_file { TextFiles::side_by_side(splits, most) } else { TextFiles::in_turn(splits, most) };
         self.left = (0..u32::try_from(files.len()).unwrap_or(u32::MAX)).collect();
@@ -94,6 +102,7 @@ impl Source<PythonMedium> for ReadText {
 
     fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         (self.parallelism, self.max_line_bytes) = (cx.parallelism, cx.max_record_bytes);
+        self.metrics = Some(Arc::clone(&cx.metrics));
         let splits = std::mem::take(&mut self.splits);
         self.read(splits);
         self.lines.open(cx);
