@@ -54,6 +54,12 @@ def add_commands(commands: Commands) -> None:
         type=int,
         help="of a folder: copy this one of those that are kept, as flownet checkpoints lists them (default: the last)",
     )
+    savepoint.add_argument(
+        "--sign",
+        action="store_true",
+        help="of a folder without signatures that you trust: sign the copy with the key in FLOWNET_STATE_KEY or "
+        "FLOWNET_STATE_KEY_FILE",
+    )
     add_job(savepoint, "the only one that runs")
     add_token(savepoint)
     savepoint.set_defaults(command=_save)
@@ -106,6 +112,8 @@ def _save(options: argparse.Namespace) -> int:
 def _taken(options: argparse.Namespace) -> Mapping[str, Any]:
     if options.checkpoint is not None:
         raise ConfigError("--checkpoint is for a folder: a page takes a new one", setting="checkpoint")
+    if options.sign:
+        raise ConfigError("--sign is for a folder: a job that runs signs with its own key", setting="sign")
     client = open_page(options.source, options.token)
     job = only_job(client, options.job)
     return dataclasses.asdict(client.savepoint(job.id, place(options.target)))
@@ -115,4 +123,4 @@ def _copied(options: argparse.Namespace) -> Mapping[str, Any]:
     for name in ("job", "token"):
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name} is for a page: {options.source!r} is a folder", setting=name)
-    return _flownet.save_checkpoint(options.source, options.checkpoint, options.target)
+    return _flownet.save_checkpoint(options.source, options.checkpoint, options.target, options.sign)

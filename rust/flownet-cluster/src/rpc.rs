@@ -89,6 +89,8 @@ pub(crate) struct Deployment {
     pub(crate) tasks: Vec<TaskSpec>,
     /// What each task is to go on from, by its number. None without checkpoints.
     pub(crate) restored: Option<BTreeMap<u32, Restored>>,
+    /// Manifests are signed, so what tasks keep gets digests.
+    pub(crate) has_digests: bool,
 }
 
 /// What a task goes on from.

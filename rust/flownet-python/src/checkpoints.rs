@@ -28,14 +28,16 @@ pub(crate) fn checkpoint_damage(py: Python<'_>, storage: &str) -> PyResult<Vec<S
     Ok(listed.damage.iter().map(ToString::to_string).collect())
 }
 
-/// Copy a checkpoint in a folder, the one of this number or the last, to a place of its own.
+/// Copy a checkpoint in a folder, the one of this number or the last, to a place of its own. `sign`: it is not signed, and the
+/// copy is to be.
 #[pyfunction]
 pub(crate) fn save_checkpoint<'py>(
     py: Python<'py>,
     storage: &str,
     checkpoint: Option<u64>,
     url: &str,
+    sign: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let saved = py.detach(|| flownet_cluster::save_checkpoint(storage, checkpoint, url));
+    let saved = py.detach(|| flownet_cluster::save_checkpoint(storage, checkpoint, url, sign));
     to_dict(py, &saved.map_err(|error| errors::cluster(py, error))?)
 }

@@ -158,8 +158,13 @@ pub(crate) fn store(py: Python<'_>, error: StoreError) -> PyErr {
         StoreError::Savepoint { url } | StoreError::Taken { url } | StoreError::Empty { url } => {
             Raised::new(py, "ConfigError", message).with("value", url).into_err()
         }
-        StoreError::Damaged { url, path, .. } | StoreError::Version { url, path, .. } => {
+        StoreError::Damaged { url, path, .. }
+        | StoreError::Version { url, path, .. }
+        | StoreError::Signature { url, path, .. } => {
             Raised::new(py, "RestoreError", message).with("storage", url).with("path", path).into_err()
+        }
+        StoreError::Key { .. } => {
+            Raised::new(py, "ConfigError", message).with("setting", "FLOWNET_STATE_KEY").into_err()
         }
         StoreError::Io { url, path, .. } => {
             Raised::new(py, "CheckpointError", message).with("storage", url).with("path", path).into_err()

@@ -118,9 +118,10 @@ impl Claim {
             // I5.
             return Err(not_published(self.store.baseless(gone)));
         }
+        self.store.check_digests(manifest).map_err(not_published)?;
         let body = serde_json::to_vec(manifest)
             .map_err(|error| not_published(self.store.damaged(path.as_ref(), &error.to_string())))?;
-        let payload = PutPayload::from(sealed::seal(Kind::Manifest, &body));
+        let payload = PutPayload::from(sealed::seal(Kind::Manifest, path.as_ref(), &body, &self.store.keys));
         self.store.create(&path, payload).await.map_err(not_published)?;
         let entry = Entry { generation, owner: self.owner, checkpoint: Some(checkpoint) };
         match self.store.append(self.end, entry).await.map_err(PublishError::Unknown)? {

@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::files::{CheckpointStore, folder};
 use crate::log::Log;
 use crate::manifest::Manifest;
-use crate::sealed::{self, Kind};
+use crate::sealed;
 
 const MARK: &str = "savepoint";
 
@@ -90,6 +90,12 @@ impl Claim {
             let number = names.len();
             names.entry(&part.file).or_insert_with(|| format!("{folder}/{number:04}.snap"));
         }
+        let mut copied = Manifest {
+            generation: self.generation(),
+            checkpoint,
+            origin: Some(manifest.identity()),
+            ..manifest.clone()
+        };
         for (old, new) in &names {
             let old = Path::from(*old);
             let bytes = match from.store.get(&old).await {
@@ -98,15 +104,14 @@ impl Claim {
                 Err(error) => Err(error),
             };
             let bytes: Bytes = bytes.map_err(|error| from.io("read", &old, &error))?;
-            sealed::unseal(Kind::Snapshot, &bytes).map_err(|broken| from.broken(&old, broken))?;
+            sealed::unseal_snapshot(&bytes).map_err(|broken| from.broken(&old, broken))?;
+            for part in
+                copied.tasks.iter_mut().flat_map(|task| &mut task.parts).filter(|part| part.file == old.as_ref())
+            {
+                from.check_part(part, &bytes, self.store().signs())?;
+            }
             self.store().create(&Path::from(new.as_str()), bytes.into()).await?;
         }
-        let mut copied = Manifest {
-            generation: self.generation(),
-            checkpoint,
-            origin: Some(manifest.identity()),
-            ..manifest.clone()
-        };
         for part in copied.tasks.iter_mut().flat_map(|task| &mut task.parts) {
             if let Some(new) = names.get(part.file.as_str()) {
                 part.file.clone_from(new);

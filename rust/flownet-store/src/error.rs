@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::keys::KeyError;
+
 /// Why checkpoints could not be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
@@ -87,6 +89,22 @@ pub enum StoreError {
         /// The state.
         state: String,
     },
+    /// It has no signature that this process accepts.
+    #[error("checkpoint storage {url}: {path:?} {why}")]
+    Signature {
+        /// The place.
+        url: String,
+        /// The object.
+        path: String,
+        /// What is wrong, and the way out.
+        why: String,
+    },
+    /// The environment has no key that can be used.
+    #[error("state key: {why}")]
+    Key {
+        /// What is wrong with it.
+        why: String,
+    },
     /// It was written by a flownet that this one does not understand.
     #[error("checkpoint storage {url}: {path:?} is of format {found}, this flownet reads format {known}")]
     Version {
@@ -101,10 +119,16 @@ pub enum StoreError {
     },
 }
 
+impl From<KeyError> for StoreError {
+    fn from(error: KeyError) -> Self {
+        Self::Key { why: error.to_string() }
+    }
+}
+
 impl StoreError {
     /// Whether something that was written cannot be read, however often that is tried.
     #[must_use]
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged { .. } | Self::Version { .. })
+        matches!(self, Self::Damaged { .. } | Self::Version { .. } | Self::Signature { .. })
     }
 }

@@ -12,6 +12,7 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::keys::{self, FILE_VARIABLE, KEY_VARIABLE, StateKeys};
 use crate::private;
 use crate::sealed::{self, Broken, HEADER_BYTES, Kind};
 use crate::url::{self, Bucket, Place};
@@ -23,6 +24,10 @@ pub struct CheckpointStore {
     pub(crate) url: Arc<str>,
     /// The folder, if it is a local one.
     pub(crate) folder: Option<Arc<std::path::Path>>,
+    /// Sign the log and manifests; none in processes that only write and read parts.
+    pub(crate) keys: StateKeys,
+    /// Whether parts get digests, as a manifest that is signed has to have them.
+    has_digests: bool,
 }
 
 /// Whose snapshot a file is.
@@ -66,6 +71,9 @@ pub struct PartRef {
     pub bytes: u64,
     /// Its CRC32C.
     pub crc: u32,
+    /// Its SHA-256 in hexadecimal digits, if the manifest is signed.
+    #[serde(default)]
+    pub digest: Option<String>,
     /// Whether it holds just what has changed since the parts before it, of the same state and subtask.
     #[serde(default)]
     pub is_of_changes: bool,
@@ -132,7 +140,7 @@ impl CheckpointStore {
     fn in_bucket(url: &str, bucket: &Bucket) -> Result<Self, StoreError> {
         let store = crate::objects::open(bucket);
         let store = store.map_err(|error| StoreError::Url { url: url.to_owned(), why: error.to_string() })?;
-        Ok(Self { store, url: url.trim_end_matches('/').into(), folder: None })
+        Ok(Self::over(store, url.trim_end_matches('/'), None))
     }
 
     #[cfg(not(feature = "cloud"))]
@@ -146,8 +154,32 @@ impl CheckpointStore {
 
     fn at(folder: &std::path::Path) -> Result<Self, Error> {
         let store = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true).with_automatic_cleanup(true);
-        let url = format!("file://{}", folder.display()).into();
-        Ok(Self { store: Arc::new(store), url, folder: Some(folder.into()) })
+        let url = format!("file://{}", folder.display());
+        Ok(Self::over(Arc::new(store), &url, Some(folder.into())))
+    }
+
+    /// A place in an object store.
+    pub(crate) fn over(store: Arc<dyn ObjectStore>, url: &str, folder: Option<Arc<std::path::Path>>) -> Self {
+        Self { store, url: url.into(), folder, keys: StateKeys::default(), has_digests: false }
+    }
+
+    /// Signs with these keys, and reads only what one of them has signed.
+    #[must_use]
+    pub fn with_keys(self, keys: StateKeys) -> Self {
+        let has_digests = keys.are_set();
+        Self { keys, has_digests, ..self }
+    }
+
+    /// Writes parts for manifests that are signed elsewhere, or are not.
+    #[must_use]
+    pub fn with_digests(self, has_digests: bool) -> Self {
+        Self { has_digests, ..self }
+    }
+
+    /// Whether what it writes is signed.
+    #[must_use]
+    pub fn signs(&self) -> bool {
+        self.keys.are_set()
     }
 
     /// Where it is, as a URL.
@@ -183,7 +215,8 @@ impl CheckpointStore {
             let (bytes, crc) = (part.bytes.len() as u64, crc32c::crc32c(&part.bytes));
             let (uid, name, file) = (part.uid.clone(), part.name.clone(), path.to_string());
             let (share, is_of_changes) = (part.share, part.is_of_changes());
-            refs.push(PartRef { uid, name, share, file, offset, bytes, crc, is_of_changes, is_piece });
+            let digest = self.has_digests.then(|| digest_of(&part.bytes));
+            refs.push(PartRef { uid, name, share, file, offset, bytes, crc, digest, is_of_changes, is_piece });
             offset += bytes;
         }
         let header = sealed::header(Kind::Snapshot, parts.iter().map(|part| &part.bytes[..]));
@@ -215,9 +248,36 @@ impl CheckpointStore {
                 let why = format!("state {:?} of operator {:?} is not what was written", part.name, part.uid);
                 return Err(self.damaged(&part.file, &why));
             }
+            self.check_digest(part, &bytes)?;
             parts.push(StatePart { uid: part.uid.clone(), name: part.name.clone(), share: part.share, bytes });
         }
         Ok(parts)
+    }
+
+    /// Compares a part of a whole file with what the manifest says of it, and gives it a digest if it is to have one.
+    pub(crate) fn check_part(&self, part: &mut PartRef, file: &[u8], has_digest: bool) -> Result<(), StoreError> {
+        let end = part.offset.saturating_add(part.bytes);
+        let range = usize::try_from(part.offset).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
+        let Some(bytes) = file.get(range).filter(|bytes| crc32c::crc32c(bytes) == part.crc) else {
+            return Err(self.damaged(
+                &part.file,
+                &format!("state {:?} of operator {:?} is not what was written", part.name, part.uid),
+            ));
+        };
+        self.check_digest(part, bytes)?;
+        if has_digest {
+            part.digest.get_or_insert_with(|| digest_of(bytes));
+        }
+        Ok(())
+    }
+
+    /// Compares what was read of a part with what the manifest says of it.
+    pub(crate) fn check_digest(&self, part: &PartRef, bytes: &[u8]) -> Result<(), StoreError> {
+        match &part.digest {
+            Some(digest) if *digest != digest_of(bytes) => Err(self.broken(&Path::from(&*part.file), Broken::Forged)),
+            None if self.signs() => Err(self.broken(&Path::from(&*part.file), Broken::Unsigned)),
+            _ => Ok(()),
+        }
     }
 
     /// Why a part cannot be read: each store has its own error for one that would lie behind the end of its object.
@@ -270,7 +330,7 @@ impl CheckpointStore {
             Err(error) => Err(error),
         };
         let bytes = got.map_err(|error| self.io("read", path, &error))?;
-        Ok(Some(sealed::unseal(kind, &bytes).map(<[u8]>::to_vec)))
+        Ok(Some(sealed::unseal(kind, path.as_ref(), &bytes, &self.keys).map(<[u8]>::to_vec)))
     }
 
     /// All objects below a folder.
@@ -301,12 +361,27 @@ impl CheckpointStore {
     }
 
     pub(crate) fn broken(&self, path: &Path, broken: Broken) -> StoreError {
-        match broken {
-            Broken::Damaged(why) => self.damaged(path.as_ref(), &why),
+        let why = match broken {
+            Broken::Damaged(why) => return self.damaged(path.as_ref(), &why),
             Broken::Version(found) => {
-                StoreError::Version { url: self.url.to_string(), path: path.to_string(), found, known: sealed::FORMAT }
+                let (url, path) = (self.url.to_string(), path.to_string());
+                return StoreError::Version { url, path, found, known: sealed::FORMAT };
             }
-        }
+            Broken::Unsigned => format!(
+                "is not signed, and {KEY_VARIABLE} or {FILE_VARIABLE} is set. If you trust all of this storage, sign a copy: \
+                 `flownet savepoint {} TARGET --sign`, and begin from that",
+                self.url
+            ),
+            Broken::Signed => format!(
+                "is signed, and this process has no key: set {KEY_VARIABLE} or {FILE_VARIABLE} to the key of the job"
+            ),
+            Broken::Forged => format!(
+                "has a signature that does not fit: it was changed, cut or moved, or it was signed with another key. Nothing \
+                 of it was read. If the key has changed, put the old one behind the new one in {KEY_VARIABLE}; else begin \
+                 from an older checkpoint or a savepoint that you trust"
+            ),
+        };
+        StoreError::Signature { url: self.url.to_string(), path: path.to_string(), why }
     }
 }
 
@@ -330,6 +405,10 @@ impl SnapshotWriter<'_> {
         }
         Ok(self.written)
     }
+}
+
+fn digest_of(bytes: &[u8]) -> String {
+    keys::digest(bytes).iter().fold(String::with_capacity(64), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// What the system said, without the names of those who passed it on.

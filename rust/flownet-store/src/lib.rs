@@ -19,6 +19,7 @@
 //! - I4: what a checkpoint refers to that may still be asked for is not deleted, whatever generation wrote it.
 //! - I5: what a checkpoint refers to is its own, or what one of the last two before it refers to; that is not deleted
 //!   before the next is published.
+//! - I6: with a key, nothing is decoded whose signature does not fit ([`StateKeys`]).
 //!
 //! The object store of the crate `object_store` does the reading and writing: in local folders with every file and folder
 //! synced before it counts, or with the feature `cloud` in those that one reaches over the network, where an object is whole
@@ -30,6 +31,7 @@ mod copy;
 mod error;
 mod files;
 mod garbage;
+mod keys;
 mod lineage;
 mod listing;
 mod log;
@@ -46,6 +48,7 @@ mod tests;
 pub use self::claim::{Claim, PublishError};
 pub use self::error::StoreError;
 pub use self::files::{CheckpointStore, PartRef, SnapshotName, SnapshotWriter, TaskSnapshot};
+pub use self::keys::{FILE_VARIABLE, KEY_VARIABLE, KeyError, StateKeys};
 pub use self::lineage::Lineage;
 pub use self::listing::{Listed, Listing};
 pub use self::manifest::{Manifest, OperatorEntry, TaskEntry};

@@ -143,7 +143,7 @@ impl CheckpointStore {
     pub(crate) async fn append(&self, place: u64, entry: Entry) -> Result<Appended, StoreError> {
         let at = path(place);
         let body = serde_json::to_vec(&entry).map_err(|error| self.damaged(at.as_ref(), &error.to_string()))?;
-        let put = self.put_new(&at, sealed::seal(Kind::Entry, &body).into()).await;
+        let put = self.put_new(&at, sealed::seal(Kind::Entry, at.as_ref(), &body, &self.keys).into()).await;
         match put {
             Ok(_) => {}
             // By an entry of its own, where the store was asked twice because its first answer was lost.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::claim::place_of;
 use crate::error::StoreError;
 use crate::files::{CheckpointStore, PartRef, folder};
-use crate::sealed::Kind;
+use crate::sealed::{Broken, Kind};
 
 /// A checkpoint: everything that is needed to go on from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +116,13 @@ impl CheckpointStore {
         if (manifest.generation, manifest.checkpoint) != (generation, checkpoint) {
             return Err(self.damaged(path.as_ref(), "it is of another checkpoint"));
         }
+        self.check_digests(&manifest)?;
         Ok(Some(manifest))
+    }
+
+    /// A signed manifest vouches for its parts, so it has digests of all of them.
+    pub(crate) fn check_digests(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let bare = manifest.parts().find(|part| self.signs() && part.digest.is_none());
+        bare.map_or(Ok(()), |part| Err(self.broken(&Path::from(part.file.as_str()), Broken::Unsigned)))
     }
 }

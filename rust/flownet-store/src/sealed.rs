@@ -1,6 +1,9 @@
 //! Objects that show whether they are whole: eight bytes that say what it is, format and length, a checksum, the body.
 //!
-//! Little-endian: kind \[u8; 8\], format u32, length u64, CRC32C u32 of all of that and the body, body.
+//! Little-endian: kind \[u8; 8\], format u32, length u64, CRC32C u32 of all of that and the body, body. An object of the signed
+//! format ends with the [signature](crate::keys) of all before it.
+
+use crate::keys::{SIGNATURE_BYTES, StateKeys};
 
 /// What an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +20,18 @@ pub(crate) enum Broken {
     Damaged(String),
     /// Of this format.
     Version(u32),
+    /// It has no signature, and a key is set.
+    Unsigned,
+    /// It has a signature, and no key is set.
+    Signed,
+    /// Its signature is by none of the keys, or of another object.
+    Forged,
 }
 
 /// Changes with the layout of any object.
 pub(crate) const FORMAT: u32 = 1;
+/// The same with a signature behind it.
+const SIGNED_FORMAT: u32 = 2;
 /// Length of what precedes the body.
 pub(crate) const HEADER_BYTES: usize = 24;
 
@@ -36,22 +47,50 @@ impl Kind {
 
 /// The head of an object with this body, which may be in pieces.
 pub(crate) fn header<'a>(kind: Kind, body: impl Iterator<Item = &'a [u8]> + Clone) -> [u8; HEADER_BYTES] {
+    header_of(kind, FORMAT, body)
+}
+
+fn header_of<'a>(kind: Kind, format: u32, body: impl Iterator<Item = &'a [u8]> + Clone) -> [u8; HEADER_BYTES] {
     let length: u64 = body.clone().map(|piece| piece.len() as u64).sum();
     let mut head = [0; HEADER_BYTES];
     head[..8].copy_from_slice(kind.magic());
-    head[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    head[8..12].copy_from_slice(&format.to_le_bytes());
     head[12..20].copy_from_slice(&length.to_le_bytes());
     let crc = body.fold(crc32c::crc32c(&head[..20]), crc32c::crc32c_append);
     head[20..].copy_from_slice(&crc.to_le_bytes());
     head
 }
 
-pub(crate) fn seal(kind: Kind, body: &[u8]) -> Vec<u8> {
-    [&header(kind, [body].into_iter()), body].concat()
+/// An object for a place, signed if there is a key.
+pub(crate) fn seal(kind: Kind, path: &str, body: &[u8], keys: &StateKeys) -> Vec<u8> {
+    let format = if keys.are_set() { SIGNED_FORMAT } else { FORMAT };
+    let mut bytes = [&header_of(kind, format, [body].into_iter()), body].concat();
+    let signature = keys.sign(path, &bytes);
+    bytes.extend(signature.into_iter().flatten());
+    bytes
 }
 
-/// The body of a whole object of this kind.
-pub(crate) fn unseal(kind: Kind, bytes: &[u8]) -> Result<&[u8], Broken> {
+/// The body of a whole object of this kind from a place, whose signature fits if there is a key.
+pub(crate) fn unseal<'a>(kind: Kind, path: &str, bytes: &'a [u8], keys: &StateKeys) -> Result<&'a [u8], Broken> {
+    let format = bytes.get(8..12).and_then(|format| format.try_into().ok()).map(u32::from_le_bytes);
+    match (keys.are_set(), format == Some(SIGNED_FORMAT)) {
+        (false, false) => unseal_unsigned(kind, FORMAT, bytes),
+        (false, true) => Err(Broken::Signed),
+        (true, false) => Err(Broken::Unsigned),
+        (true, true) => {
+            let signed = bytes.len().checked_sub(SIGNATURE_BYTES).map(|end| bytes.split_at(end));
+            let signed = signed.filter(|(bytes, signature)| keys.have_signed(path, bytes, signature));
+            signed.map_or(Err(Broken::Forged), |(bytes, _)| unseal_unsigned(kind, SIGNED_FORMAT, bytes))
+        }
+    }
+}
+
+/// The body of a snapshot, whose parts have digests in a manifest.
+pub(crate) fn unseal_snapshot(bytes: &[u8]) -> Result<&[u8], Broken> {
+    unseal_unsigned(Kind::Snapshot, FORMAT, bytes)
+}
+
+fn unseal_unsigned(kind: Kind, known: u32, bytes: &[u8]) -> Result<&[u8], Broken> {
     let damaged = |why: &str| Err(Broken::Damaged(why.to_owned()));
     let Some((head, body)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Err(Broken::Damaged(format!("it ends after {} bytes", bytes.len())));
@@ -60,7 +99,7 @@ pub(crate) fn unseal(kind: Kind, bytes: &[u8]) -> Result<&[u8], Broken> {
         return damaged("it is something else");
     }
     let format = head[8..12].try_into().map_or(0, u32::from_le_bytes);
-    if format != FORMAT {
+    if format != known {
         return Err(Broken::Version(format));
     }
     let length = head[12..20].try_into().map_or(0, u64::from_le_bytes);
@@ -79,20 +118,21 @@ mod tests {
 
     #[test]
     fn what_was_sealed_is_read_again_and_nothing_else_is() {
-        let sealed = seal(Kind::Manifest, b"state");
-        assert_eq!(unseal(Kind::Manifest, &sealed), Ok(&b"state"[..]));
-        assert!(unseal(Kind::Entry, &sealed).is_err());
+        let none = StateKeys::default();
+        let sealed = seal(Kind::Manifest, "a", b"state", &none);
+        assert_eq!(unseal(Kind::Manifest, "a", &sealed, &none), Ok(&b"state"[..]));
+        assert!(unseal(Kind::Entry, "a", &sealed, &none).is_err());
         for end in 0..sealed.len() {
-            assert!(unseal(Kind::Manifest, &sealed[..end]).is_err(), "torn after {end} bytes");
+            assert!(unseal(Kind::Manifest, "a", &sealed[..end], &none).is_err(), "torn after {end} bytes");
         }
         for at in 0..sealed.len() {
             let mut changed = sealed.clone();
             changed[at] ^= 0x10;
-            assert!(unseal(Kind::Manifest, &changed).is_err(), "byte {at} changed");
+            assert!(unseal(Kind::Manifest, "a", &changed, &none).is_err(), "byte {at} changed");
         }
-        assert!(unseal(Kind::Manifest, &[&sealed[..], &sealed[..]].concat()).is_err(), "doubled");
+        assert!(unseal(Kind::Manifest, "a", &[&sealed[..], &sealed[..]].concat(), &none).is_err(), "doubled");
         let mut newer = sealed;
         newer[8] = 9;
-        assert_eq!(unseal(Kind::Manifest, &newer), Err(Broken::Version(9)));
+        assert_eq!(unseal(Kind::Manifest, "a", &newer, &none), Err(Broken::Version(9)));
     }
 }

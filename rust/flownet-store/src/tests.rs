@@ -1,5 +1,6 @@
 //! The store over one that tears, loses, and answers wrongly, at every step; and over real folders.
 
+mod signing;
 mod tearing;
 
 use std::collections::BTreeMap;
@@ -89,7 +90,7 @@ struct World {
 impl World {
     fn new(tearing: Tearing, seed: u64) -> Self {
         let tearing = Arc::new(tearing);
-        let store = CheckpointStore { store: Arc::<Tearing>::clone(&tearing), url: "memory".into(), folder: None };
+        let store = CheckpointStore::over(Arc::<Tearing>::clone(&tearing), "memory", None);
         let (unknown, zombies, rng) = (Vec::new(), Vec::new(), fastrand::Rng::with_seed(seed));
         Self { tearing, store, confirmed: None, unknown, zombies, rng, published: 0 }
     }
@@ -183,7 +184,7 @@ fn of_two_that_begin_at_the_same_place_one_has_the_right_though_answers_are_lost
         for seed in 0..SEEDS {
             let store = || {
                 let tearing = Tearing::remote(InMemory::new(), seed);
-                CheckpointStore { store: Arc::new(tearing), url: "memory".into(), folder: None }
+                CheckpointStore::over(Arc::new(tearing), "memory", None)
             };
             let store = store();
             let (one, other) = futures::future::join(store.claim(), store.claim()).await;
@@ -344,7 +345,7 @@ impl Builds {
 #[test]
 fn what_comes_in_pieces_stands_upon_pieces_in_their_order() {
     block_on(async {
-        let store = CheckpointStore { store: Arc::new(InMemory::new()), url: "memory".into(), folder: None };
+        let store = CheckpointStore::over(Arc::new(InMemory::new()), "memory", None);
         let mut lineage = Lineage::default();
         let mut taken = async |checkpoint: u64, base: Option<u64>, pieces: &[u8]| {
             let name = SnapshotName { generation: 1, checkpoint, vertex: 0, subtask: 0, overtaken: false };
@@ -425,11 +426,11 @@ fn what_is_damaged_is_told_and_never_read_as_state() {
                 assert!(error.to_string().contains(path), "{error}");
             }
             let mut newer = bytes.clone();
-            newer[8] = 2;
+            newer[8] = 9;
             if path.ends_with("manifest") {
                 std::fs::write(at(path), &newer).expect("a file");
                 let error = read().await.expect_err("of another version").to_string();
-                assert!(error.contains("is of format 2, this flownet reads format 1"), "{error}");
+                assert!(error.contains("is of format 9, this flownet reads format 1"), "{error}");
             }
             std::fs::write(at(path), bytes).expect("a file");
             assert_eq!(read().await.expect("whole again"), content(1, 1, 0));
@@ -454,7 +455,7 @@ fn what_is_damaged_is_told_and_never_read_as_state() {
 /// A storage of three attempts with checkpoints, two of which are kept, and the one to begin from.
 async fn several_attempts() -> (InMemory, Manifest) {
     let memory = InMemory::new();
-    let store = CheckpointStore { store: Arc::new(memory.fork()), url: "memory".into(), folder: None };
+    let store = CheckpointStore::over(Arc::new(memory.fork()), "memory", None);
     let mut last = None;
     for _ in 0..3 {
         let (mut claim, _) = store.claim().await.expect("nobody else");
@@ -475,7 +476,7 @@ async fn several_attempts() -> (InMemory, Manifest) {
 
 /// What a job begins from in a storage: its state, or why it ends at once.
 async fn begin(memory: InMemory) -> Result<Vec<Vec<StatePart>>, StoreError> {
-    let store = CheckpointStore { store: Arc::new(memory), url: "memory".into(), folder: None };
+    let store = CheckpointStore::over(Arc::new(memory), "memory", None);
     let (_, resumed) = store.claim().await?;
     let mut state = Vec::new();
     for task in resumed.map(|manifest| manifest.tasks).unwrap_or_default() {
@@ -608,7 +609,7 @@ fn a_savepoint_is_whole_alone_and_nobody_goes_on_in_it() {
 #[test]
 fn a_savepoint_that_was_given_up_at_any_step_is_none_and_is_taken_again() {
     block_on(async {
-        let memory = || CheckpointStore { store: Arc::new(InMemory::new()), url: "memory".into(), folder: None };
+        let memory = || CheckpointStore::over(Arc::new(InMemory::new()), "memory", None);
         let store = memory();
         let (mut claim, _) = store.claim().await.expect("nobody else");
         let written = write(&claim, 7).await.expect("room");
@@ -617,7 +618,7 @@ fn a_savepoint_that_was_given_up_at_any_step_is_none_and_is_taken_again() {
         for seed in 0..4 {
             for step in 1.. {
                 let tearing = Arc::new(Tearing::new(InMemory::new(), seed));
-                let to = CheckpointStore { store: Arc::<Tearing>::clone(&tearing), url: "torn".into(), folder: None };
+                let to = CheckpointStore::over(Arc::<Tearing>::clone(&tearing), "torn", None);
                 tearing.crash_after(step);
                 if store.save(&written, &to).await.is_ok() {
                     break;

@@ -168,7 +168,7 @@ impl Agent {
     /// Opens a data plane for a region and builds its tasks; answers where it listens.
     pub(crate) async fn deploy(self: &Arc<Self>, deployment: Deployment) -> Result<SocketAddr, WorkerFault> {
         let factory = self.factory.clone().map_err(WorkerFault::Worker)?;
-        let Deployment { generation, attempt, settings, tasks, restored } = deployment;
+        let Deployment { generation, attempt, settings, tasks, restored, has_digests } = deployment;
         // What was here of it before has stopped: an attempt begins anew.
         let part = Arc::<Part>::default();
         self.parts().insert(attempt.region, Arc::clone(&part));
@@ -178,7 +178,11 @@ impl Agent {
         self.running().begin(attempt);
         let checkpointing = match restored {
             None => BTreeMap::new(),
-            Some(restored) => self.checkpointing((generation, attempt), &settings, &tasks, restored).await?,
+            Some(restored) => {
+                let url = settings.checkpoint_storage.as_deref().unwrap_or_default();
+                let store = CheckpointStore::open(url).map_err(WorkerFault::Store)?.with_digests(has_digests);
+                self.checkpointing((generation, attempt), (store, &settings), &tasks, restored).await?
+            }
         };
         let environment = self.open_network(&settings).await?;
         let address = environment.local_addr();
@@ -199,12 +203,10 @@ impl Agent {
     async fn checkpointing(
         &self,
         (generation, attempt): (u64, Attempt),
-        settings: &JobSettings,
+        (store, settings): (CheckpointStore, &JobSettings),
         tasks: &[TaskSpec],
         mut restored: BTreeMap<u32, Restored>,
     ) -> Result<BTreeMap<usize, Checkpointing>, WorkerFault> {
-        let url = settings.checkpoint_storage.as_deref().unwrap_or_default();
-        let store = CheckpointStore::open(url).map_err(WorkerFault::Store)?;
         let shared = Arc::new(Checkpoints { store, generation, control: Handle::current() });
         let mut checkpointing = BTreeMap::new();
         for (place, spec) in tasks.iter().enumerate() {

@@ -24,7 +24,7 @@ fn kept(checkpoint: u64, task: u32) -> Kept {
 /// Of a checkpoint's file.
 pub(super) fn part(uid: &str, name: &str, share: Share) -> PartRef {
     let (uid, name, file) = (uid.into(), name.into(), "f".into());
-    PartRef { uid, name, share, file, offset: 0, bytes: 9, crc: 0, is_of_changes: false, is_piece: false }
+    PartRef { uid, name, share, file, offset: 0, bytes: 9, crc: 0, digest: None, is_of_changes: false, is_piece: false }
 }
 
 fn machine(tasks: usize, limits: CheckpointLimits) -> CheckpointMachine {

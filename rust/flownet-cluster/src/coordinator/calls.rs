@@ -8,6 +8,7 @@ use std::{
 use flownet_runtime::spec::TaskSpec;
 use tarpc::client::RpcError;
 
+use super::checkpoints::Checkpoints;
 use super::driver::{Driver, Event, disconnection};
 use super::link::WorkerLink;
 use crate::{
@@ -91,7 +92,9 @@ impl Driver {
             tasks.iter().filter_map(of).collect()
         });
         let (generation, settings) = (self.generation, self.job.settings.clone());
-        let deployment = Deployment { generation, attempt: self.attempt_of(region), settings, tasks, restored };
+        let has_digests = self.checkpoints.as_ref().is_some_and(Checkpoints::signs);
+        let attempt = self.attempt_of(region);
+        let deployment = Deployment { generation, attempt, settings, tasks, restored, has_digests };
         self.call_in(region, worker, async move |link| {
             let answer = link.deploy(deployment).await?;
             Ok(match answer {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use flownet_store::{CheckpointStore, Claim, Manifest, PublishError, StoreError, TaskEntry};
+use flownet_store::{CheckpointStore, Claim, Manifest, PublishError, StateKeys, StoreError, TaskEntry};
 use tokio::sync::Mutex;
 
 use super::attempts::RestoredTasks;
@@ -57,7 +57,13 @@ impl Checkpoints {
             min_pause: settings.checkpoint_min_pause,
             tolerable_failures: settings.tolerable_failed_checkpoints,
         };
-        Ok(Some(Self { store: CheckpointStore::open(url)?, limits, attempt: None, is_fenced: false }))
+        let store = CheckpointStore::open(url)?.with_keys(StateKeys::from_environment().map_err(StoreError::from)?);
+        Ok(Some(Self { store, limits, attempt: None, is_fenced: false }))
+    }
+
+    /// Whether its manifests are signed.
+    pub(super) fn signs(&self) -> bool {
+        self.store.signs()
     }
 
     /// Begins an attempt: nobody before it publishes anything any more. Tells its number, the checkpoint that it goes on

@@ -34,7 +34,7 @@ mod view;
 use std::{ops::Deref, sync::Arc};
 
 use flownet_runtime::{ChainFactory, StatePart, log::Log, snapshot::has_medium};
-use flownet_store::{CheckpointStore, Listing, Manifest, StoreError};
+use flownet_store::{CheckpointStore, Listing, Manifest, StateKeys, StoreError};
 use tokio::sync::mpsc;
 
 pub use self::channels::{ChannelEnd, InputChannel, OutputChannel, TaskChannels};
@@ -148,7 +148,7 @@ impl Drop for JobHandle {
 /// # Errors
 /// There is no such folder, or it cannot be read.
 pub fn checkpoints(storage: &str) -> Result<Listing, StoreError> {
-    let store = CheckpointStore::existing(storage)?;
+    let store = existing(storage)?;
     let runtime = control_runtime().map_err(|error| StoreError::Url {
         url: storage.to_owned(),
         why: format!("cannot start a runtime: {error}"),
@@ -186,9 +186,10 @@ pub fn read_checkpoint(storage: &str, checkpoint: Option<u64>) -> Result<Read, C
 /// There is none.
 pub fn read_medium(storage: &str) -> Result<Read, ClusterError> {
     block_on(async {
-        let store = CheckpointStore::existing(storage)?;
-        let mut failed = StoreError::Empty { url: storage.to_owned() };
-        for listed in store.checkpoints().await?.checkpoints.into_iter().rev() {
+        let store = existing(storage)?;
+        let Listing { checkpoints, damage } = store.checkpoints().await?;
+        let mut failed = missing(storage, damage);
+        for listed in checkpoints.into_iter().rev() {
             let parts = listed.manifest.tasks.iter().flat_map(|task| &task.parts);
             let parts: Vec<_> = parts.filter(|part| has_medium(&part.name, &part.share)).cloned().collect();
             match store.read_parts(&parts).await {
@@ -202,18 +203,32 @@ pub fn read_medium(storage: &str) -> Result<Read, ClusterError> {
 
 /// The checkpoint of this number at a place, or the last.
 async fn found_at(url: &str, checkpoint: Option<u64>) -> Result<(CheckpointStore, Manifest), StoreError> {
-    let Some(number) = checkpoint else { return last_at(url).await };
-    let store = CheckpointStore::existing(url)?;
-    let mut listed = store.checkpoints().await?.checkpoints.into_iter().rev();
-    let found = listed.find(|one| one.manifest.checkpoint == number).map(|one| one.manifest);
-    Ok((store, found.ok_or_else(|| StoreError::Empty { url: url.to_owned() })?))
+    found_in(existing(url)?, url, checkpoint).await
 }
 
-/// The last checkpoint at a place, which is there and has one.
-async fn last_at(url: &str) -> Result<(CheckpointStore, Manifest), StoreError> {
-    let store = CheckpointStore::existing(url)?;
-    let manifest = store.last_checkpoint().await?.ok_or_else(|| StoreError::Empty { url: url.to_owned() })?;
-    Ok((store, manifest))
+async fn found_in(
+    store: CheckpointStore,
+    url: &str,
+    checkpoint: Option<u64>,
+) -> Result<(CheckpointStore, Manifest), StoreError> {
+    let Some(number) = checkpoint else {
+        let last = store.last_checkpoint().await?.ok_or_else(|| StoreError::Empty { url: url.to_owned() })?;
+        return Ok((store, last));
+    };
+    let Listing { checkpoints, damage } = store.checkpoints().await?;
+    let found = checkpoints.into_iter().rev().find(|one| one.manifest.checkpoint == number);
+    Ok((store, found.ok_or_else(|| missing(url, damage))?.manifest))
+}
+
+/// Why a checkpoint is not found: its signature may not be accepted.
+fn missing(url: &str, damage: Vec<StoreError>) -> StoreError {
+    let refused = damage.into_iter().find(|error| matches!(error, StoreError::Signature { .. }));
+    refused.unwrap_or_else(|| StoreError::Empty { url: url.to_owned() })
+}
+
+/// A place that is there, with the keys of this process.
+fn existing(url: &str) -> Result<CheckpointStore, StoreError> {
+    Ok(CheckpointStore::existing(url)?.with_keys(StateKeys::from_environment()?))
 }
 
 /// Does something with checkpoints beside all jobs.

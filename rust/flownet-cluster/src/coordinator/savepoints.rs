@@ -6,13 +6,13 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use flownet_store::{CheckpointStore, Manifest, StoreError};
+use flownet_store::{CheckpointStore, FILE_VARIABLE, KEY_VARIABLE, Manifest, StateKeys, StoreError};
 use serde::Serialize;
 
 use super::checkpoints::wall_clock_ms;
 use super::driver::{Driver, Event};
 use super::view::{JobView, has_ended};
-use super::{block_on, found_at};
+use super::{block_on, found_at, found_in};
 use crate::{
     checkpoint::{Input, without_uid},
     error::ClusterError,
@@ -84,20 +84,33 @@ impl JobView {
 }
 
 /// Copies a checkpoint in a folder, the one of this number or the last, of a job that runs or of one that does not any more, to
-/// a place of its own.
+/// a place of its own. `trusts_unsigned`: it is not signed, and the copy is to be.
 ///
 /// # Errors
 /// There is none, operators that keep state have no uid, or one of the places cannot be used.
-pub fn save_checkpoint(storage: &str, checkpoint: Option<u64>, url: &str) -> Result<Savepoint, ClusterError> {
+pub fn save_checkpoint(
+    storage: &str,
+    checkpoint: Option<u64>,
+    url: &str,
+    trusts_unsigned: bool,
+) -> Result<Savepoint, ClusterError> {
     block_on(async {
-        let (store, manifest) = found_at(storage, checkpoint).await?;
+        let (store, manifest) = if trusts_unsigned {
+            if !StateKeys::from_environment().map_err(StoreError::from)?.are_set() {
+                let why = format!("there is none to sign with: set {KEY_VARIABLE} or {FILE_VARIABLE}");
+                return Err(StoreError::Key { why }.into());
+            }
+            found_in(CheckpointStore::existing(storage)?, storage, checkpoint).await?
+        } else {
+            found_at(storage, checkpoint).await?
+        };
         save(&store, &manifest, url).await
     })
 }
 
 async fn save(store: &CheckpointStore, manifest: &Manifest, url: &str) -> Result<Savepoint, ClusterError> {
     check_uids(without_uid(manifest))?;
-    let to = CheckpointStore::open(url)?;
+    let to = CheckpointStore::open(url)?.with_keys(StateKeys::from_environment().map_err(StoreError::from)?);
     let saved = store.save(manifest, &to).await?;
     let since_trigger = u64::try_from(wall_clock_ms() - manifest.triggered_ms).unwrap_or(0);
     Ok(Savepoint {

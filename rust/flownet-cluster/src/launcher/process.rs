@@ -19,6 +19,7 @@ use std::{
     process::{Child, Command},
 };
 
+use flownet_store::KEY_VARIABLE;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::error::WorkerExit;
@@ -56,6 +57,8 @@ impl WorkerProcess {
         let child = Command::new(&command.program)
             .args(&command.args)
             .envs(command.env.iter().map(|(name, value)| (name, value)))
+            // Workers sign nothing, and run code of users.
+            .env_remove(KEY_VARIABLE)
             .stdin(OwnedFd::from(stdin))
             .process_group(0)
             .spawn()?;

@@ -1,0 +1,170 @@
+//! Keys that state is signed with.
+//!
+//! The log and the manifests of checkpoints are signed with HMAC-SHA256, over their place in the storage and all of their
+//! bytes. A manifest has the SHA-256 of each part of state. So a signature vouches for all that a job begins from, and the
+//! processes that write and read parts need no key.
+//!
+//! # Invariants
+//! - I1: with a key, nothing is decoded before its signature, or the digest in a signed manifest, has been compared.
+//! - I2: with a key, nothing without a signature is read, and without a key nothing that has one.
+//! - I3: no key is part of an error, of a log, or of what is printed of a store.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::{env, fmt, fs};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+/// The keys of this process; none: state is not signed.
+#[derive(Clone, Default)]
+pub struct StateKeys(Arc<[Box<[u8]>]>);
+
+/// Why there are no keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The file cannot be read.
+    #[error("{FILE_VARIABLE} names {path:?}, which cannot be read: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// A key is so short that it can be guessed.
+    #[error(
+        "a key in {variable} has {found} characters and needs {LEAST_CHARACTERS} or more: make one with `openssl rand -hex 32`"
+    )]
+    Short {
+        /// Where it is from.
+        variable: &'static str,
+        /// Its length.
+        found: usize,
+    },
+    /// There is a variable without a key.
+    #[error("{variable} is set and has no key: make one with `openssl rand -hex 32`, or unset it")]
+    Empty {
+        /// The variable.
+        variable: &'static str,
+    },
+    /// There are two places.
+    #[error("both {KEY_VARIABLE} and {FILE_VARIABLE} are set: unset one of them")]
+    Both,
+}
+
+/// Holds keys, separated by white space. The first one signs; a signature by any of them is accepted.
+pub const KEY_VARIABLE: &str = "FLOWNET_STATE_KEY";
+/// Names a file with keys.
+pub const FILE_VARIABLE: &str = "FLOWNET_STATE_KEY_FILE";
+
+pub(crate) const SIGNATURE_BYTES: usize = 32;
+const LEAST_CHARACTERS: usize = 32;
+
+impl StateKeys {
+    /// Those that the environment of this process has.
+    ///
+    /// # Errors
+    /// The environment names none that can be used.
+    pub fn from_environment() -> Result<Self, KeyError> {
+        let set = |variable| env::var(variable).ok();
+        match (set(KEY_VARIABLE), set(FILE_VARIABLE)) {
+            (None, None) => Ok(Self::default()),
+            (Some(_), Some(_)) => Err(KeyError::Both),
+            (Some(text), None) => Self::parse(&text, KEY_VARIABLE),
+            (None, Some(path)) => {
+                let read = fs::read_to_string(Path::new(&path));
+                let text = read.map_err(|error| KeyError::File { path, reason: error.to_string() })?;
+                Self::parse(&text, FILE_VARIABLE)
+            }
+        }
+    }
+
+    pub(crate) fn parse(text: &str, variable: &'static str) -> Result<Self, KeyError> {
+        let keys: Vec<&str> = text.split_whitespace().collect();
+        if keys.is_empty() {
+            return Err(KeyError::Empty { variable });
+        }
+        if let Some(short) = keys.iter().find(|key| key.len() < LEAST_CHARACTERS) {
+            return Err(KeyError::Short { variable, found: short.len() });
+        }
+        Ok(Self(keys.into_iter().map(|key| key.as_bytes().into()).collect()))
+    }
+
+    /// Whether state is signed.
+    #[must_use]
+    pub fn are_set(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Signs the bytes of an object; none without a key.
+    pub(crate) fn sign(&self, path: &str, bytes: &[u8]) -> Option<[u8; SIGNATURE_BYTES]> {
+        self.0.first().map(|key| code(key, path, bytes).finalize().into_bytes().into())
+    }
+
+    /// Whether one of the keys has signed these bytes at this place.
+    pub(crate) fn have_signed(&self, path: &str, bytes: &[u8], signature: &[u8]) -> bool {
+        self.0.iter().any(|key| code(key, path, bytes).verify_slice(signature).is_ok())
+    }
+}
+
+fn code(key: &[u8], path: &str, bytes: &[u8]) -> Hmac<Sha256> {
+    let mut code = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    code.update(&(path.len() as u64).to_le_bytes());
+    code.update(path.as_bytes());
+    code.update(bytes);
+    code
+}
+
+/// The SHA-256 of a part of state.
+pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+impl fmt::Debug for StateKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} state keys>", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "0123456789abcdef0123456789abcdef";
+    const OTHER: &str = "fedcba9876543210fedcba9876543210";
+
+    fn keys(text: &str) -> StateKeys {
+        StateKeys::parse(text, KEY_VARIABLE).unwrap()
+    }
+
+    #[test]
+    fn a_signature_is_of_bytes_at_a_place_by_a_key() {
+        let (one, other) = (keys(ONE), keys(OTHER));
+        let signature = one.sign("a/b", b"state").unwrap();
+        assert!(one.have_signed("a/b", b"state", &signature));
+        assert!(!one.have_signed("a/c", b"state", &signature), "moved");
+        assert!(!one.have_signed("a/", b"bstate", &signature), "place and bytes are told apart");
+        assert!(!one.have_signed("a/b", b"stat", &signature), "cut");
+        assert!(!one.have_signed("a/b", b"state", &signature[..16]), "cut signature");
+        assert!(!other.have_signed("a/b", b"state", &signature), "another key");
+    }
+
+    #[test]
+    fn the_first_key_signs_and_any_is_accepted() {
+        let both = keys(&format!("{OTHER}\n{ONE}\n"));
+        assert!(both.have_signed("a", b"x", &keys(ONE).sign("a", b"x").unwrap()));
+        assert_eq!(both.sign("a", b"x"), keys(OTHER).sign("a", b"x"));
+    }
+
+    #[test]
+    fn keys_are_neither_short_nor_missing_nor_printed() {
+        assert_eq!(
+            StateKeys::parse("short", KEY_VARIABLE).unwrap_err(),
+            KeyError::Short { variable: KEY_VARIABLE, found: 5 }
+        );
+        assert_eq!(StateKeys::parse(" \n", FILE_VARIABLE).unwrap_err(), KeyError::Empty { variable: FILE_VARIABLE });
+        assert_eq!(format!("{:?}", keys(ONE)), "<1 state keys>");
+        assert!(!StateKeys::default().are_set());
+        assert_eq!(StateKeys::default().sign("a", b"x"), None);
+    }
+}
