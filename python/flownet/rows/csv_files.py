@@ -14,6 +14,7 @@ from .. import _flownet
 from ..errors import PlanError
 from ..streams.checks import delimiter_of
 from .line_blocks import BLOCK_BYTES, Block, Fault, LineError, blocks, first_bad, lines_in
+from .lost_digits import advice, first_in_texts, large_floats
 from .text_values import Texts
 from .unify import type_name, widened
 
@@ -43,12 +44,16 @@ class CsvFormat:
         Raises
         ------
         LineError
-            A value does not fit its column, or a line has more or fewer values than the header.
+            A value does not fit its column, or a line has more or fewer values than the header; or an inferred column
+            of floats has an integer that would lose digits.
         """
         # Where no column of the lines is wanted, one of them says how many rows there are.
         columns = columns or schema.names[:1]
         for block, names in self._blocks(path, schema.names, BLOCK_BYTES):
-            yield self._parsed(block, names, schema, columns)
+            batch = self._parsed(block, names, schema, columns)
+            if is_inferred:
+                self._refuse_lost_digits(block, names, batch)
+            yield batch
 
     def infer(self, path: str, most_bytes: int) -> pyarrow.Schema:
         """Infer names and types from the beginning of a file. A column of numbers and texts is one of texts.
@@ -131,9 +136,11 @@ class CsvFormat:
 
         parse = partial(self._table, names=names, columns=names, schema=None)
         try:
-            found = dict(zip(names, parse(block.data, quoted_are_null=True).schema.types, strict=True))
+            table = parse(block.data, quoted_are_null=True)
         except ValueError as error:
             raise self._fault(block, parse, names, pyarrow.schema([]), []) from error
+        self._refuse_lost_digits(block, names, table)
+        found = dict(zip(names, table.schema.types, strict=True))
         if block.has_empty_quotes and any(map(types.is_null, found.values())):
             texts = dict(zip(names, parse(block.data).schema.types, strict=True))
             # Empty quotes alone are texts; beside numbers they are null.
@@ -216,6 +223,24 @@ class CsvFormat:
                 quoted_strings_can_be_null=quoted_are_null,
             ),
         )
+
+    def _refuse_lost_digits(self, block: Block, names: list[str], parsed: pyarrow.RecordBatch | pyarrow.Table) -> None:
+        """Refuse integers that a column of floats, whose type was inferred, does not hold."""
+        import pyarrow
+
+        for name in parsed.schema.names:
+            if name not in names or not large_floats(parsed.column(name)):
+                continue
+            as_text = pyarrow.schema([(name, pyarrow.string())])
+            texts = self._table(block.data, names=names, columns=[name], schema=as_text)[name].combine_chunks()
+            found = first_in_texts(texts)
+            if found is not None:
+                starts = [*_flownet.csv_starts(block.data, ord(self.delimiter)), len(block.data)]
+                # Empty lines are rows if there is one column.
+                records = zip(starts, starts[1:], strict=False)
+                rows = [start for start, end in records if len(names) == 1 or block.data[start:end].strip()]
+                line = block.line + lines_in(block.data[: rows[found[0]]])
+                raise LineError(line, f"column {name!r}, inferred as float64: {advice(found[1], has_texts=True)}")
 
     def _fault(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import _flownet
 from .line_blocks import BLOCK_BYTES, Block, Fault, LineError, blocks, first_bad
+from .lost_digits import advice, first_in_lines, large_floats
 from .text_values import Texts
 from .unify import type_name, widened
 
@@ -50,20 +51,25 @@ class JsonFormat:
         Raises
         ------
         LineError
-            A line is not JSON, does not fit the schema, or has an object that has no such field.
+            A line is not JSON, does not fit the schema, or has an object that has no such field; or an inferred field
+            of floats has an integer that would lose digits.
         """
         import pyarrow
 
         # Where no column of the lines is wanted, one of them says how many rows there are.
         columns = columns or schema.names[:1]
+        refuses_others = is_inferred
         if is_inferred and len(columns) < len(schema) and not any(map(_has_struct, map(schema.field, columns))):
             # Nothing that is wanted can gain a field.
-            is_inferred = False
-        if not is_inferred:
+            refuses_others = False
+        if not refuses_others:
             schema = pyarrow.schema([schema.field(name) for name in columns])
         for block in blocks(path, _cut):
             if not block.data.isspace():
-                yield self._parsed(block, schema, columns, refuse_others=is_inferred)
+                batch = self._parsed(block, schema, columns, refuse_others=refuses_others)
+                if is_inferred:
+                    _refuse_lost_digits(block, pyarrow.struct(list(batch.schema)), batch)
+                yield batch
 
     def infer(self, path: str, most_bytes: int) -> pyarrow.Schema:
         """Infer names and types from the beginning of a file.
@@ -71,7 +77,8 @@ class JsonFormat:
         Raises
         ------
         LineError
-            A line is not JSON, or a field is a number, say, in one line and a text in another.
+            A line is not JSON, or a field is a number, say, in one line and a text in another; or a field of floats has
+            an integer that would lose digits.
         """
         import pyarrow
 
@@ -79,9 +86,11 @@ class JsonFormat:
         for block in blocks(path, _cut, min(most_bytes, BLOCK_BYTES)):
             if not block.data.isspace():
                 try:
-                    found = _inferred(block.data)
+                    table = _table(block.data)
+                    found = _inferred(block.data, table)
                 except ValueError as error:
-                    raise _fault(block, _inferred) from error
+                    raise _fault(block, lambda data: _inferred(data, _table(data))) from error
+                _refuse_lost_digits(block, found, table)
                 wider = widened(known, found, is_text)
                 if wider is None:
                     schema = pyarrow.schema(list(known))
@@ -121,6 +130,16 @@ def is_text(data_type: pyarrow.DataType) -> bool:
     return bool(types.is_string(data_type) or types.is_timestamp(data_type))
 
 
+def _refuse_lost_digits(block: Block, fields: pyarrow.StructType, parsed: pyarrow.RecordBatch | pyarrow.Table) -> None:
+    """Refuse integers that a field of floats, whose type was inferred, does not hold."""
+    if not any(map(large_floats, parsed.columns)):
+        return
+    found = first_in_lines(block.data, fields)
+    if found is not None:
+        line, name, text = found
+        raise LineError(block.line + line, f"field {name!r}, inferred as float64: {advice(text, has_texts=False)}")
+
+
 def _cut(data: bytes, is_last: bool) -> tuple[int, bool, Fault | None]:
     end = len(data) if is_last else data.rfind(b"\n") + 1
     fault = _flownet.json_fault(data[:end], _MOST_LEVELS)
@@ -140,11 +159,14 @@ def _table(data: bytes, schema: pyarrow.Schema | None = None, *, refuse_others: 
     return pyarrow.json.read_json(pyarrow.BufferReader(data), read_options=options, parse_options=parse)
 
 
-def _inferred(data: bytes) -> pyarrow.DataType:
-    """Infer the fields of some lines, as those of a struct. Texts that all are times with a zone are times in UTC."""
+def _inferred(data: bytes, table: pyarrow.Table) -> pyarrow.DataType:
+    """Infer the fields of some lines, which are parsed, as those of a struct.
+
+    Texts that all are times with a zone are times in UTC.
+    """
     import pyarrow
 
-    found = pyarrow.struct(list(_table(data).schema))
+    found = pyarrow.struct(list(table.schema))
     as_texts = _without_times(found)
     if as_texts == found:
         return found

@@ -232,6 +232,9 @@ class RowSources:
 
         Notes
         -----
+        Without ``schema``, an integer that a column of floats does not hold is refused, and not rounded: one beyond 64
+        bits, or one above 2^53 beside fractions. Name a type then, such as ``"decimal128(38, 0)"``.
+
         Without ``schema``, a column with numbers and texts in one file is one of texts. If two files differ so, name
         the type. Types of several files are widened as of `read_parquet`. Times with a zone, as in
         ``2026-11-26T10:00:00Z``, are times in UTC; a type without a zone does not take them.
