@@ -73,14 +73,16 @@ class KeyedRows:
     def deduplicate(self, ttl: str | timedelta | None = None) -> Rows:
         """Let the first row of each key pass, and no other.
 
-        Where rows of a key come from several subtasks, which of them is first depends on timing.
+        With ``ttl`` and event time the answer depends on the rows alone: a row waits until the watermark reaches its
+        time, and passes if no row of its key passed within ``ttl`` before. Of rows of one key and time one passes, the
+        same in any order. Late rows are dropped and counted. Else rows pass at once, and if rows of a key come from
+        several subtasks, which of them is first depends on timing.
 
         Parameters
         ----------
         ttl
-            How long a key is remembered after its first row; then it counts as new. If rows have an event time, a row
-            passes whose time is at least so far from those of its key that passed, in whatever order they come;
-            otherwise the wall clock decides. At least 1 ms. Default: for ever, which costs memory for each key.
+            How long a key is remembered after the row that passed; then it counts as new. By event time if rows have
+            one, otherwise by the wall clock. At least 1 ms. Default: for ever, which costs memory for each key.
 
         Examples
         --------
@@ -93,7 +95,7 @@ class KeyedRows:
         """
         ttl_ms = None if ttl is None else max(1, config.duration_us("ttl", ttl) // 1000)
         in_event_time = ttl_ms is not None and has_timestamps(self._rows._origins)
-        kept = [self._key_kinds(), *(["times of first rows"] if in_event_time else [])]
+        kept = [self._key_kinds(), *(["first rows by event time"] if in_event_time else [])]
         settings = {
             "deduplicate": {
                 "input": self._rows._schema.planned(),

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .. import _flownet
 from ..errors import PlanError
 from ..functions import KeyedProcessFunction
 from ..record_functions import ReduceFunction
-from ..state import MapStateDescriptor, OpenContext, ValueStateDescriptor
+from ..state import OpenContext, ValueStateDescriptor
 from ..trigger import CountEvictor, CountTrigger, PurgingTrigger
 from ..window import Global, WindowAssigner
 from .checks import called_of, field_of, function_of, kind_of, method_of, refuse_async_methods, told_of
@@ -159,13 +160,17 @@ class KeyedStream(Stream[V], Generic[K, V]):
     def deduplicate(self, ttl: str | timedelta | None = None) -> Stream[V]:
         """Let the first record of each key pass, and no other.
 
+        With ``ttl`` and timestamps the answer depends on the records alone: a record waits until the watermark reaches
+        its time, and passes if no record of its key passed within ``ttl`` before. Of records of one key and time the
+        one with the least encoded bytes passes. Late records are dropped and counted. Else records pass at once, and if
+        records of a key come from several subtasks, which of them is first depends on timing.
+
         Parameters
         ----------
         ttl
-            How long a key is remembered after its first record; then it counts as new. If records have timestamps, a
-            record passes whose time is at least so far from those of its key that passed, in whatever order they come;
-            otherwise the wall clock decides. A whole number of milliseconds. Default: for ever, which
-            costs memory for each key.
+            How long a key is remembered after the record that passed; then it counts as new. By event time if records
+            have timestamps, otherwise by the wall clock. A whole number of milliseconds. Default: for ever, which costs
+            memory for each key.
 
         Examples
         --------
@@ -356,24 +361,41 @@ class _First(KeyedProcessFunction[Any, Any, Any]):
 
     def __init__(self, ttl: str | timedelta | None) -> None:
         self._descriptor = ValueStateDescriptor("seen", ttl)
-        self._times_descriptor = MapStateDescriptor("seen_times", ttl)
 
     def open(self, ctx: OpenContext) -> None:
         self._seen = ctx.get_state(self._descriptor)
-        self._times = ctx.get_map_state(self._times_descriptor)
 
     def process(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        ttl_ms, time_ms = self._descriptor.ttl_ms, ctx.timestamp
-        if ttl_ms is None or time_ms is None:
-            if self._seen.value():
-                return None
-            self._seen.update(True)
-            return [value]
-        # Records may come in another order than that of their times: one is known if one that passed is near enough,
-        # before or after it. Those that passed are at least the time to live apart: one at most in each piece as long.
-        piece = time_ms // ttl_ms
-        near = (self._times.get(piece + beside) for beside in (-1, 0, 1))
-        if any(passed_ms is not None and abs(time_ms - passed_ms) < ttl_ms for passed_ms in near):
+        time_ms = ctx.timestamp
+        if self._descriptor.ttl_ms is None or time_ms is None:
+            return self._first(value)
+        if time_ms <= ctx.current_watermark():
+            ctx._drop_late()
+        elif not self._seen.value():
+            waiting = ctx.state.setdefault(_WAITING, {})
+            if time_ms in waiting:
+                waiting[time_ms] = min(waiting[time_ms], value, key=_encoded)
+            else:
+                waiting[time_ms] = value
+                ctx.register_event_time_timer(time_ms)
+        return None
+
+    def on_timer(self, timestamp_ms: int, ctx: Any) -> Iterable[Any] | None:
+        waiting = ctx.state[_WAITING]
+        value = waiting.pop(timestamp_ms)
+        if not waiting:
+            del ctx.state[_WAITING]
+        return self._first(value)
+
+    def _first(self, value: Any) -> Iterable[Any] | None:
+        if self._seen.value():
             return None
-        self._times[piece] = time_ms
+        self._seen.update(True)
         return [value]
+
+
+_WAITING = "waiting"
+
+
+def _encoded(value: Any) -> bytes:
+    return _flownet.encode(value, pickle=True)

@@ -147,6 +147,7 @@ impl<'a, 'py> Reader<'a, 'py> {
                 "seen" => {
                     self.each_value((name, "value"), |input| Ok(PyInt::new(self.py, input.signed()?).into_any()))?
                 }
+                "first_rows" => self.first_rows(name)?,
                 _ => self.items(name)?,
             }
         }
@@ -184,6 +185,24 @@ impl<'a, 'py> Reader<'a, 'py> {
     ) -> Readable<()> {
         self.each_key(name, read, |key, value| {
             self.add(shown, "value", Place { key: Some(key), ..Place::default() }, value.clone())
+        })
+    }
+
+    /// Of each key the time of the row that passed last, and the rows that wait.
+    fn first_rows(&self, name: &str) -> Readable<()> {
+        let read = |input: &mut Input<'a>| {
+            let last_ms = if input.varint()? == 0 { None } else { Some(input.signed()?) };
+            let waiting = (0..input.varint()?).map(|_| Ok((input.signed()?, PyBytes::new(self.py, input.block()?))));
+            Ok((last_ms, waiting.collect::<Readable<Vec<_>>>()?))
+        };
+        self.each_key(name, read, |key, (last_ms, waiting)| {
+            let place = |time_ms| Place { key: Some(key), time_ms, window: None };
+            if let Some(last_ms) = last_ms {
+                self.add("value", "value", place(None), PyInt::new(self.py, *last_ms).into_any())?;
+            }
+            waiting.iter().try_for_each(|(time_ms, row)| {
+                self.add("waiting", "record", place(Some(*time_ms)), row.clone().into_any())
+            })
         })
     }
 

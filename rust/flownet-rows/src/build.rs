@@ -13,6 +13,7 @@ use flownet_runtime::spec::{
     InputSpec, OperatorKind, OperatorSpec, RowsJoin, RowsKind, RowsLate, TaskSpec, WindowSpec,
 };
 use flownet_runtime::state::KeyGroupRange;
+use flownet_runtime::time::Clock;
 use flownet_runtime::watermark::SplitWatermarks;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -20,7 +21,7 @@ use serde_json::Value;
 use crate::aggregate::{AggregateColumn, AggregateFold, Aggregations, NoCalls, OwnFold, OwnFunctions, Partial};
 use crate::exit::RowsExit;
 use crate::join::{PairColumns, RowPairs};
-use crate::keyed::{Deduplicate, KeyRows, TopN};
+use crate::keyed::{Deduplicate, DeduplicateByTime, KeyRows, TopN};
 use crate::layout::Layout;
 use crate::medium::{CarriesRows, OperatorInfo, RowsChain, RowsMedium, TaskThread};
 use crate::steps::{Project, Step, Steps};
@@ -199,7 +200,12 @@ fn native(
         }
         RowsKind::Deduplicate { input, ttl_ms, clock, .. } => {
             let ttl_ms = ttl_ms.map(|ttl_ms| i64::try_from(ttl_ms).unwrap_or(i64::MAX));
-            Box::new(Deduplicate::new(schema(input)?, (ttl_ms, *clock), key_groups(task), info)?)
+            match (ttl_ms, clock) {
+                (Some(ttl_ms), Clock::Event) => {
+                    Box::new(DeduplicateByTime::new(schema(input)?, ttl_ms, key_groups(task), info)?)
+                }
+                _ => Box::new(Deduplicate::new(schema(input)?, ttl_ms, key_groups(task), info)?),
+            }
         }
         RowsKind::TopN { input, rank, .. } => {
             over_windows((TopN::new(schema(input)?, rank, info)?, NoCalls), &rank.window, key_groups(task))?

@@ -7,9 +7,11 @@
 
 mod best;
 mod deduplicate;
+mod deduplicate_by_time;
 mod key_rows;
 mod top_n;
 
 pub(crate) use self::deduplicate::Deduplicate;
+pub(crate) use self::deduplicate_by_time::DeduplicateByTime;
 pub(crate) use self::key_rows::KeyRows;
 pub(crate) use self::top_n::TopN;

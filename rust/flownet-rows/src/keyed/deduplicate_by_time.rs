@@ -1,0 +1,227 @@
+//! The first row of each key within a time to live, by event time.
+//!
+//! A row waits until the watermark reaches its time. Then no earlier one can come, and it passes if no row of its key has
+//! passed within the time to live before it. Of rows of one key and time the one with the least bytes counts.
+//!
+//! # Invariants
+//! - I1: which rows pass depends on the rows alone, in any order of arrival, if none is late.
+//! - I2: a row that passed is remembered until event time is the time to live behind it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use flownet_runtime::operator::{EventTime, KeyedRecord, Operator};
+use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_block, put_signed};
+use flownet_runtime::state::{Held, KeyGroupRange, LargeState, Values};
+use flownet_runtime::tally::Tally;
+use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP};
+use flownet_runtime::timer::{TimerKey, TimerService};
+use flownet_runtime::varint::put_varint;
+use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
+
+use crate::gathered::Gathered;
+use crate::layout::Layout;
+use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+
+/// Lets a row pass whose key is new at its time.
+pub(crate) struct DeduplicateByTime {
+    keys: LargeState<OfKey>,
+    /// When rows have waited long enough.
+    due: TimerService<TimerKey>,
+    /// When keys are forgotten.
+    expiries: TimerService<TimerKey>,
+    ttl_ms: i64,
+    time: EventTime,
+    passed: Gathered,
+    metrics: Option<Arc<TaskMetrics>>,
+}
+
+/// What is kept of a key.
+#[derive(Clone, Debug, Default)]
+struct OfKey {
+    /// The time of the row that passed last.
+    last_ms: Option<i64>,
+    /// One row for each time.
+    waiting: BTreeMap<i64, Box<[u8]>>,
+}
+
+/// As state has it: how many rows have passed that are remembered, 0 or 1, and the time of that row; how many wait, and of
+/// each the time and the row as a block.
+struct KeyValues;
+
+impl Values<OfKey> for KeyValues {
+    fn write(&self, _: &[u8], key: &OfKey, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        put_varint(out, key.last_ms.is_some().into());
+        key.last_ms.into_iter().for_each(|last_ms| put_signed(out, last_ms));
+        put_varint(out, key.waiting.len() as u64);
+        for (time_ms, row) in &key.waiting {
+            put_signed(out, *time_ms);
+            put_block(out, row);
+        }
+        Ok(())
+    }
+
+    fn read(&self, input: &mut Input<'_>) -> Result<OfKey, TaskError> {
+        let last_ms = if input.varint()? == 0 { None } else { Some(input.signed()?) };
+        let mut waiting = BTreeMap::new();
+        for _ in 0..input.varint()? {
+            waiting.insert(input.signed()?, input.block()?.into());
+        }
+        Ok(OfKey { last_ms, waiting })
+    }
+}
+
+impl OfKey {
+    /// Whether a row passed that is so near before this time that one of this time is no new one.
+    fn is_known(&self, time_ms: i64, ttl_ms: i64) -> bool {
+        self.last_ms.is_some_and(|last_ms| time_ms.saturating_sub(last_ms) < ttl_ms)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.last_ms.is_none() && self.waiting.is_empty()
+    }
+}
+
+impl DeduplicateByTime {
+    /// Of rows of this schema, for the keys of these groups, which are forgotten so long after the row that passed.
+    pub(crate) fn new(
+        schema: SchemaRef,
+        ttl_ms: i64,
+        range: KeyGroupRange,
+        info: OperatorInfo,
+    ) -> Result<Self, TaskError> {
+        let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
+        Ok(Self {
+            keys: LargeState::new(range),
+            due: TimerService::new(),
+            expiries: TimerService::new(),
+            ttl_ms,
+            time: EventTime::new(),
+            passed: Gathered::new(layout, info),
+            metrics: None,
+        })
+    }
+
+    /// Lets those pass that have waited until this watermark.
+    fn pass(&mut self, watermark_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        while let Some((due_ms, owner)) = self.due.pop_due(watermark_ms)? {
+            flow.cancel().check()?;
+            let Some(held) = self.keys.get_mut(owner.key(), owner.hash(), &KeyValues)? else { continue };
+            let Some(row) = held.value.waiting.remove(&due_ms) else { continue };
+            if held.value.is_known(due_ms, self.ttl_ms) {
+                continue;
+            }
+            held.value.last_ms = Some(due_ms);
+            self.expiries.register(due_ms.saturating_add(self.ttl_ms), owner);
+            self.passed.add(&row, due_ms, flow)?;
+            self.expiries.make_room()?;
+            self.keys.make_room(&KeyValues)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what is due.
+    fn expire(&mut self, watermark_ms: i64) -> Result<(), TaskError> {
+        while let Some((due_ms, owner)) = self.expiries.pop_due(watermark_ms)? {
+            let Some(held) = self.keys.get_mut(owner.key(), owner.hash(), &KeyValues)? else { continue };
+            held.value.last_ms.take_if(|last_ms| last_ms.saturating_add(self.ttl_ms) <= due_ms);
+            if held.value.is_empty() {
+                self.keys.remove(owner.key(), owner.hash())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Operator<RowsMedium> for DeduplicateByTime {
+    fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
+        self.metrics = Some(Arc::clone(&cx.metrics));
+        self.due.open(DUE, 2, cx);
+        self.expiries.open(EXPIRIES, 2, cx);
+        self.keys.open_beside_timers(STATE, cx)
+    }
+
+    fn process<'m>(&mut self, _: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+        flow.refuse("takes records by key")
+    }
+
+    fn is_keyed(&self) -> bool {
+        true
+    }
+
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let time_ms = record.timestamp_ms;
+        if time_ms == NO_TIMESTAMP {
+            let advice = "deduplicate(ttl=...) got a row without an event time, where others have one: say event_time= \
+                          where rows begin, or call assign_timestamps() on all streams before key_by()";
+            return Err(self.passed.info().failed("ValueError", advice, None));
+        }
+        if time_ms <= self.time.of(record.hash) {
+            self.metrics.iter().for_each(|metrics| metrics.add_late_records(1));
+            return Ok(());
+        }
+        let key = &mut self.keys.get_or_insert_with(record, &KeyValues, OfKey::default)?.value;
+        if key.is_known(time_ms, self.ttl_ms) {
+            return Ok(());
+        }
+        match key.waiting.entry(time_ms) {
+            Entry::Occupied(mut other) if record.value() < &**other.get() => drop(other.insert(record.value().into())),
+            Entry::Occupied(_) => {}
+            Entry::Vacant(free) => {
+                free.insert(record.value().into());
+                self.due.register(time_ms, TimerKey::of(record));
+            }
+        }
+        self.keys.make_room(&KeyValues)
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.passed.hand_on(flow)?;
+        self.due.make_room()?;
+        self.keys.end_batch(&KeyValues)
+    }
+
+    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let watermark_ms = self.time.advance(timestamp_ms);
+        self.pass(watermark_ms, flow)?;
+        // At the end of the input nothing is new any more, and a job that goes on from here finds all keys.
+        if watermark_ms < END_OF_TIME_MS {
+            self.expire(watermark_ms)?;
+        }
+        self.passed.hand_on(flow)
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_keys(self.keys.len());
+        tally.add_timers(self.due.len() + self.expiries.len());
+    }
+
+    fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        to.add_large((STATE, &[self.time.kept_ms()]), &mut self.keys, &KeyValues)?;
+        self.time.snapshot(to)
+    }
+
+    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+        let Self { keys, due, expiries, ttl_ms, time, .. } = self;
+        from.read_large(STATE, keys, &KeyValues)?;
+        time.restore(from, STATE, keys.range())?;
+        keys.each(&KeyValues, |key, held: &Held<OfKey>| {
+            for time_ms in held.value.waiting.keys() {
+                due.register(*time_ms, TimerKey::held(key, held.given()));
+            }
+            if let Some(last_ms) = held.value.last_ms {
+                expiries.register(last_ms.saturating_add(*ttl_ms), TimerKey::held(key, held.given()));
+            }
+            due.make_room()?;
+            expiries.make_room()
+        })
+    }
+}
+
+/// What its state is called.
+const STATE: &str = "first_rows";
+/// And what the timers are called, for errors.
+const DUE: &str = "timers of rows that wait";
+const EXPIRIES: &str = "timers of first rows";
