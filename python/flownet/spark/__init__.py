@@ -4,6 +4,8 @@
 >>> with flownet.spark.cluster(spark, workers=4) as cluster:  # doctest: +SKIP
 ...     result = env.execute(on=cluster)
 
+`pack` writes flownet into an archive for executors that do not have it.
+
 A job and a streaming query meet in an `Outlet` or an `Inlet`, for which `register` adds the format ``flownet``.
 
 Spark places the workers, one a task of a single barrier stage; the coordinator runs in the process of the caller. Needs
@@ -18,6 +20,7 @@ except ImportError:
 from .cluster import Cluster, cluster
 from .inlet import Inlet
 from .outlet import Outlet
+from .pack import pack
 from .register import register
 
-__all__ = ["Cluster", "Inlet", "Outlet", "cluster", "register"]
+__all__ = ["Cluster", "Inlet", "Outlet", "cluster", "pack", "register"]

@@ -250,12 +250,23 @@ def _body(crew: str, credentials: str, versions: Versions, load: Load) -> Callab
     plain = tuple(load)
 
     def flownet_worker(batches: Iterator[Any]) -> Iterator[Any]:
+        import sys
+        from importlib.util import find_spec
+        from pathlib import Path
+
+        from pyspark import SparkFiles
+
+        found = find_spec("flownet")
+        # A folder of the name, such as an archive of it, is no flownet.
+        if found is None or found.origin is None:
+            for folder in {Path(SparkFiles.getRootDirectory()).resolve(), Path.cwd()}:
+                sys.path[:0] = [str(package.parents[1]) for package in folder.glob("*/flownet/__init__.py")]
+            sys.modules.pop("flownet", None)
         try:
             from flownet.spark import member
         except ImportError as error:
-            import sys
-
             text = f"flownet.errors.LaunchError: the Python of the executors ({sys.executable}) lacks flownet: {error}"
+            text += ". Install it there, or ship it by flownet.spark.pack()"
             raise RuntimeError(text) from error
         return member.serve(crew, credentials, versions, member.Load(*plain), batches)
 

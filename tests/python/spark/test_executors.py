@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
 import pytest
 
 import flownet as fn
@@ -113,18 +110,6 @@ def test_other_versions_are_refused_with_both(cluster: Any, jobs: Jobs, monkeypa
     monkeypatch.setattr(stage, "own_versions", lambda: {"flownet": "9.9.9", "wire protocol": "7", "Python": "3.99"})
     with pytest.raises(LaunchError, match=r"worker 1 on Spark executor .* has flownet 0.*caller has flownet 9\.9\.9"):
         jobs.sums(cluster())
-
-
-def test_executors_without_flownet_say_so() -> None:
-    from flownet.spark.member import Load
-    from flownet.spark.stage import _body
-    from flownet.spark.versions import own_versions
-
-    body = cloudpickle.dumps(_body("127.0.0.1:1", "", own_versions(), Load(has_input=False, has_results=False)))
-    there = "import pickle, sys; sys.modules['flownet'] = None; pickle.load(sys.stdin.buffer)(iter(()))"
-    ended = subprocess.run([sys.executable, "-c", there], input=body, capture_output=True, check=False)
-    assert "LaunchError: the Python of the executors (" in ended.stderr.decode()
-    assert ") lacks flownet: " in ended.stderr.decode()
 
 
 def test_too_few_slots_are_found_before_anything_starts(cluster: Any, jobs: Jobs) -> None:
