@@ -150,8 +150,16 @@ def _found(options: argparse.Namespace) -> Experiment:
         name: getattr(options, name) for name in ("repetitions", "seed") if getattr(options, name) is not None
     }
     if options.settings:
-        given = (assigned(written, "records=1000000") for written in options.settings)
-        changes["parameters"] = {**experiment.parameters, **dict(given)}
+        given = dict(assigned(written, "records=1000000") for written in options.settings)
+        if in_cells := [name for name in given if name in experiment.grid or any(name in c for c in experiment.cells)]:
+            name = in_cells[0]
+            raise ConfigError(
+                f"--set {name}={given[name]}: the cells of experiment {experiment.name!r} give {name} themselves: "
+                f"copy its file and change them there",
+                setting="--set",
+                value=name,
+            )
+        changes["parameters"] = {**experiment.parameters, **given}
     return dataclasses.replace(experiment, **changes) if changes else experiment
 
 

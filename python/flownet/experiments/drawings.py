@@ -34,11 +34,12 @@ def figures(said: Mapping[str, Any], rows: Sequence[Row], cells: Mapping[str, Ma
                     panel.plot(
                         axis.place[row["cell_index"]],
                         row["figures"][name] / factor,
-                        ".",
+                        "o",
                         color=plots.COLOURS[number % len(plots.COLOURS)],
-                        alpha=0.35,
-                        markersize=4,
+                        alpha=0.45,
+                        markersize=5,
                         markeredgewidth=0,
+                        zorder=3,
                     )
             panel.set_title(heading(name, written))
             axis.label(panel)
@@ -159,13 +160,14 @@ class _Axis:
         written = {index: first[index]["parameters"].get(self._name, "default") for index in sorted(first)}
         numbers = {index: first[index]["numbers"].get(column) for index in sorted(first)}
         numeric = self._name in said["numeric"] and all(number is not None for number in numbers.values())
-        self._ticks = list(
-            dict.fromkeys(
-                written[index]
-                for index in (sorted(written, key=lambda index: (numbers[index], index)) if numeric else written)
-            )
+        self._is_numeric = numeric
+        texts = list(dict.fromkeys(written.values()))
+        self.place: dict[int, float] = (
+            {index: float(numbers[index]) for index in written}
+            if numeric
+            else {index: texts.index(text) for index, text in written.items()}
         )
-        self.place = {index: self._ticks.index(text) for index, text in written.items()}
+        self._ticks = dict(sorted({self.place[index]: text for index, text in written.items()}.items()))
         self.series: dict[str, list[int]] = {}
         self.number: dict[int, int] = {}
         for index in written:
@@ -178,13 +180,19 @@ class _Axis:
             indices.sort(key=lambda index: self.place[index])
 
     def label(self, panel: Axes) -> None:
-        """Write the values below a panel, evenly: 0, 1 ms and 100 ms have no common scale."""
-        panel.set_xticks(range(len(self._ticks)), [_short(tick) for tick in self._ticks])
-        panel.set_xlim(-0.4, len(self._ticks) - 0.6)
+        """Write the values below a panel: numbers at their place, by their logarithm if they differ by ten times."""
+        places = list(self._ticks)
+        positive = [place for place in places if place > 0]
+        if self._is_numeric and positive and positive[-1] >= 10 * positive[0]:
+            # A value of zero has no logarithm: up to the least positive one the scale is linear.
+            panel.set_xscale("symlog", linthresh=positive[0], linscale=0.5)
+        panel.set_xticks(places, [_short(text) for text in self._ticks.values()])
+        panel.set_xticks([], minor=True)
+        panel.margins(x=0.08)
         panel.set_xlabel(self._name)
 
 
-def _summaries(panel: Axes, points: Sequence[tuple[int, Summary]], factor: float, number: int, label: str) -> None:
+def _summaries(panel: Axes, points: Sequence[tuple[float, Summary]], factor: float, number: int, label: str) -> None:
     middles, bars = _bars([summary for _, summary in points], factor)
     panel.errorbar(
         [place for place, _ in points],

@@ -90,9 +90,10 @@ def is_local(spark: SparkSession) -> bool:
 def checkpoint_directory(spark: SparkSession) -> str | None:
     """Return the directory in which Spark keeps checkpoints of DataFrames, if it was given one."""
     if is_connect(spark):
-        configured: Any = spark.conf.get("spark.checkpoint.dir", None)
+        configured: str | None = spark.conf.get("spark.checkpoint.dir", None)
         return configured
-    return spark.sparkContext.getCheckpointDir()
+    directory: str | None = spark.sparkContext.getCheckpointDir()
+    return directory
 
 
 @contextmanager

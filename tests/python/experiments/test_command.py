@@ -106,6 +106,7 @@ def test_what_was_interrupted_goes_on_where_it_was(
         (["show", "nothing"], "ConfigError: there is no experiment 'nothing'; there are: "),
         (["run", "channels", "--set", "chanels=3"], "(did you mean 'channels'?)"),
         (["run", "channels", "--set", "writers"], "--set 'writers': write NAME=VALUE"),
+        (["run", "channels", "--set", "channels=3"], "the cells of experiment 'channels' give channels themselves"),
         (["run", "channels", "--repetitions", "0"], "repetitions=0 must lie between 1 and 10000"),
         (["run", "channels", "--master", "local[2]"], "--master is for --on spread and --on across"),
     ],

@@ -48,7 +48,8 @@ def test_the_result_of_several_workers_is_an_ordinary_dataframe(
     assert result.rdd.getNumPartitions() == 2
     result.show(2)
     assert "|  0|\n|  1|\n" in capfd.readouterr().out
-    assert (result.first().id, [row.id for row in result.take(3)]) == (0, [0, 1, 2])
+    assert (result.head(1)[0].id, [row.id for row in result.take(3)]) == (0, [0, 1, 2])
+    assert result.first() == result.head()
     assert [row.id for row in result.limit(2).collect()] == [0, 1]
     assert result.coalesce(1).count() == 10_000
     assert sorted(row.id for row in result.toLocalIterator()) == list(range(10_000))
@@ -72,8 +73,8 @@ def test_a_result_lies_in_the_checkpoint_directory_if_there_is_one(local: SparkS
         assert list(tmp_path.rglob("part-*"))
         assert result.agg({"id": "sum"}).collect()[0][0] == sum(range(1000))
     finally:
-        unset: Any = getattr(local.sparkContext._jsc.sc(), "checkpointDir_$eq")
-        unset(local._jvm.scala.Option.empty())
+        jvm: Any = local._jvm
+        getattr(local.sparkContext._jsc.sc(), "checkpointDir_$eq")(jvm.scala.Option.empty())
 
 
 def test_a_frame_without_partitions_for_all_workers_is_spread(local: SparkSession) -> None:
