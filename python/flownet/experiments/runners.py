@@ -108,7 +108,7 @@ class _Job:
         from ..spark.session import named_job
 
         try:
-            with named_job(self._spark, self._tag, self._name):
+            with named_job(self._spark, self._tag, self._name, properties={}):
                 self._action()
         except Exception as error:
             self.error = error

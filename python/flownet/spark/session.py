@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,9 +96,18 @@ def checkpoint_directory(spark: SparkSession) -> str | None:
     return directory
 
 
+def caller_properties(spark: SparkSession) -> dict[str, str]:
+    """Return what this thread set for its Spark jobs: the scheduler pool, and the group by which they are cancelled."""
+    if is_connect(spark):
+        return {}
+    context = spark.sparkContext
+    found = {name: context.getLocalProperty(name) for name in _CALLER_PROPERTIES}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 @contextmanager
-def named_job(spark: SparkSession, tag: str, name: str) -> Iterator[None]:
-    """Give the Spark jobs of this thread a name to be found by and a tag to be cancelled by."""
+def named_job(spark: SparkSession, tag: str, name: str, properties: Mapping[str, str]) -> Iterator[None]:
+    """Give the Spark jobs of this thread a name to be found by, a tag to be cancelled by, and a caller's properties."""
     if is_connect(spark):
         spark.addTag(tag)
         try:
@@ -106,8 +115,12 @@ def named_job(spark: SparkSession, tag: str, name: str) -> Iterator[None]:
         finally:
             spark.removeTag(tag)
     else:
-        # The group is this thread's own, and the thread ends with its job.
-        spark.sparkContext.setJobGroup(tag, name, interruptOnCancel=True)
+        context = spark.sparkContext
+        # The group and the properties are this thread's own, and the thread ends with its job.
+        context.setJobGroup(tag, name, interruptOnCancel=True)
+        for key, value in properties.items():
+            context.setLocalProperty(key, value)
+        context.addJobTag(tag)
         yield
 
 
@@ -116,7 +129,7 @@ def cancel(spark: SparkSession, tag: str) -> None:
     if is_connect(spark):
         spark.interruptTag(tag)
     else:
-        spark.sparkContext.cancelJobGroup(tag)
+        spark.sparkContext.cancelJobsWithTag(tag)
 
 
 @contextmanager
@@ -135,3 +148,6 @@ def interrupt_raised() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+_CALLER_PROPERTIES = ("spark.scheduler.pool", "spark.jobGroup.id")

@@ -78,6 +78,7 @@ class Stage:
         self._columns = result
         self._result: DataFrame | None = None
         self._tag = f"flownet-{uuid.uuid4()}"
+        self._properties = session.caller_properties(spark)
         self._error: BaseException | None = None
         self._newest = -1
         """The last attempt at a worker that had come when the stage ended."""
@@ -205,7 +206,7 @@ class Stage:
     def _run_once(self) -> None:
         load = Load(has_input=self._feed is not None, has_results=self._columns is not None)
         body = _body(self.crew.address, self.crew.credentials(), own_versions(), load)
-        with session.named_job(self._spark, self._tag, self._name):
+        with session.named_job(self._spark, self._tag, self._name, self._properties):
             if self._columns is None:
                 self._tasks().mapInArrow(body, "worker int, jobs long", barrier=True).collect()
             else:

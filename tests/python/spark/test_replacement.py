@@ -138,6 +138,27 @@ def test_a_job_with_checkpoints_that_is_cancelled_in_spark_ends(local: SparkSess
     assert not local.sparkContext.statusTracker().getActiveJobsIds()
 
 
+@pytest.mark.usefixtures("leaves_nothing")
+def test_the_group_and_the_pool_of_the_caller_are_those_of_the_stage(local: SparkSession, tmp_path: Path) -> None:
+    from flownet import spark
+
+    context = local.sparkContext
+    context.setJobGroup("mine", "all of mine")
+    context.setLocalProperty("spark.scheduler.pool", "batch")
+    try:
+        with counting(tmp_path, rate=100).execute_async(on=spark.cluster(local, workers=2)) as job:
+            eventually("a checkpoint", has_a_checkpoint(job))
+            (active,) = context.statusTracker().getJobIdsForGroup("mine")
+            assert context.getLocalProperty("spark.job.description") == "all of mine"
+            context.cancelJobGroup("mine")
+            with pytest.raises(WorkerLostError) as raised:
+                job.wait()
+    finally:
+        context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert any(f"Job {active} cancelled part of cancelled job group mine" in note for note in raised.value.__notes__)
+
+
 def test_a_job_with_checkpoints_under_which_spark_is_stopped_ends(tmp_path: Path) -> None:
     program = [sys.executable, "-m", __name__, str(tmp_path), "stop"]
     ended = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)
