@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .. import _flownet
+from .. import codec
 from ..errors import PlanError
 from ..functions import KeyedProcessFunction
 from ..record_functions import ReduceFunction
@@ -398,4 +398,4 @@ _WAITING = "waiting"
 
 
 def _encoded(value: Any) -> bytes:
-    return _flownet.encode(value, pickle=True)
+    return codec.encode(value, pickle=True)
