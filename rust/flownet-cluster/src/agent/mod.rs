@@ -181,7 +181,7 @@ impl Agent {
             Some(restored) => {
                 let url = settings.checkpoint_storage.as_deref().unwrap_or_default();
                 let store = CheckpointStore::open(url).map_err(WorkerFault::Store)?.with_digests(has_digests);
-                self.checkpointing((generation, attempt), (store, &settings), &tasks, restored).await?
+                self.checkpointing((generation, attempt), store, &settings, &tasks, restored).await?
             }
         };
         let environment = self.open_network(&settings).await?;
@@ -203,7 +203,8 @@ impl Agent {
     async fn checkpointing(
         &self,
         (generation, attempt): (u64, Attempt),
-        (store, settings): (CheckpointStore, &JobSettings),
+        store: CheckpointStore,
+        settings: &JobSettings,
         tasks: &[TaskSpec],
         mut restored: BTreeMap<u32, Restored>,
     ) -> Result<BTreeMap<usize, Checkpointing>, WorkerFault> {
