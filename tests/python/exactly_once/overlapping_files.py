@@ -33,6 +33,9 @@ def write_files(plan: Plan, folder: Path, rows: int) -> tuple[list[Record], list
     sides = []
     for side, format in zip(SIDES, plan.formats, strict=True):
         files = some_files(draw, plan.keeps_delay, rows)
+        if format == "parquet" and draw.random() < 0.4:
+            # Of so many files each is a split with several batches; of fewer each row group is a split.
+            files += [[]] * (64 - len(files))
         for number, file in enumerate(files):
             half = folder / side / ("a" if number % 2 == 0 else "b")
             half.mkdir(parents=True, exist_ok=True)
@@ -72,15 +75,17 @@ def write_file(draw: random.Random, path: Path, format: str, rows: list[Record],
     if format == "parquet":
         _write_parquet(draw, path.with_suffix(".parquet"), rows, time_type)
         return
+    # A reader takes a MiB of lines at once: files of long lines have several batches.
+    pad = " " * (2_500_000 // len(rows) if len(rows) >= 40 and draw.random() < 0.4 else 0)
     if format == "csv":
-        lines = ["key,at,n", *(f"{key},{_text(time_ms, time_type)},{n}" for key, time_ms, n in rows)]
+        lines = ["key,at,n,pad", *(f"{key},{_text(time_ms, time_type)},{n},{pad}" for key, time_ms, n in rows)]
         path = path.with_suffix(".csv")
     else:
-        lines = [json.dumps({"key": key, "at": _text(time_ms, time_type), "n": n}) for key, time_ms, n in rows]
+        lines = [json.dumps({"key": key, "at": _text(time_ms, time_type), "n": n}) + pad for key, time_ms, n in rows]
         path = path.with_suffix(".jsonl")
     data = "".join(f"{line}\n" for line in lines).encode()
     if draw.random() < 0.2:
-        Path(f"{path}.gz").write_bytes(gzip.compress(data))
+        Path(f"{path}.gz").write_bytes(gzip.compress(data, 1))
     else:
         path.write_bytes(data)
 

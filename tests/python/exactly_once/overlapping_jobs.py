@@ -101,7 +101,12 @@ class UnevenPace:
 def read(env: fn.Environment, plan: Plan, folder: Path, side: str, rows_per_second: float) -> fn.Rows:
     """Read the files of a side: rows of key, milliseconds and number, with their event times."""
     format = plan.formats[side == "right"]
-    schema = {} if format == "parquet" else {"schema": {"key": "int64", "at": plan.time_type, "n": "int64"}}
+    columns = {"key": "int64", "at": plan.time_type, "n": "int64"}
+    schemas: dict[str, Any] = {
+        "csv": {"schema": {**columns, "pad": "utf8"}, "columns": [*columns]},
+        "json": {"schema": columns},
+    }
+    schema = schemas.get(format, {})
     filtered = {"filter": fn.col("n") >= FIRST_NUMBER} if plan.shape == "filtered" else {}
     time_column = {} if plan.shape == "assigned" else {"event_time": "at"}
     delay = {"delay": f"{DELAY_MS}ms"} if plan.keeps_delay else {}
