@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import KafkaTransactionError
 from .client import Broker, client
+from .limits import TopicLimits
+from .record import Row
 
 if TYPE_CHECKING:
     import confluent_kafka
-
-Row = tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
-"""Key, value, timestamp (0: now) and headers of a record."""
 
 FRESH_S = 3600.0
 """An older mark is written again before the next batch: brokers keep marks for a week, unless told otherwise."""
@@ -35,22 +34,24 @@ FRESH_S = 3600.0
 class Lineage:
     """The transactions of one transactional id."""
 
-    def __init__(self, broker: Broker, topic: str, name: str, timeout_s: float) -> None:
+    def __init__(self, broker: Broker, limits: TopicLimits, name: str, timeout_s: float) -> None:
         """Take over the id from whoever had it."""
         self.name = name
         self._broker = broker
-        self._topic = topic
+        self._topic = limits.topic
         library = client()
         ours = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
         self._marks: confluent_kafka.Consumer = library.Consumer(broker.settings(ours))
         self._mark_is_of = time.monotonic()
         transactional = {"transactional.id": name, "transaction.timeout.ms": round(1000 * timeout_s)}
-        self._producer: confluent_kafka.Producer = library.Producer(broker.settings(transactional, PRODUCER_DEFAULTS))
+        self._producer: confluent_kafka.Producer = library.Producer(
+            broker.settings(transactional, producer_defaults(limits))
+        )
         try:
             self._producer.init_transactions(broker.timeout_s)
         except library.KafkaException as error:
             self.close()
-            raise broker.failed(error, "begin transactions for", topic) from error
+            raise broker.failed(error, "begin transactions for", self._topic) from error
 
     def begin(self) -> None:
         """Write the first mark."""
@@ -147,10 +148,14 @@ def produce(broker: Broker, producer: confluent_kafka.Producer, topic: str, row:
             producer.poll(0.1)
 
 
-_ASKING = "find out what was committed to"
-
-PRODUCER_DEFAULTS = {
+def producer_defaults(limits: TopicLimits) -> dict[str, Any]:
+    """Return the properties of a producer, unless the user gives others."""
     # Where Kafka's own clients put a key, too.
-    "partitioner": "murmur2_random",
-    "linger.ms": 5,
-}
+    defaults: dict[str, Any] = {"partitioner": "murmur2_random", "linger.ms": 5}
+    if limits.batch_bytes is not None:
+        # The client does not split a batch that the broker refuses, however small its records.
+        defaults["batch.size"] = max(1, min(1_000_000, limits.batch_bytes))
+    return defaults
+
+
+_ASKING = "find out what was committed to"

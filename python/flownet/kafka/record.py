@@ -12,6 +12,9 @@ from ..numpy_scalars import json_default
 Format = Literal["bytes", "text", "json"] | Callable[..., Any]
 """How keys or values are written: as bytes, as UTF-8, as JSON, or as a function says."""
 
+Row = tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
+"""Key, value, timestamp (0: now) and headers of a record that is to be written."""
+
 
 class KafkaRecord(NamedTuple):
     """A record of Kafka, as `KafkaSource` emits it and `KafkaSink` takes it."""

@@ -11,8 +11,9 @@ from ..context import TaskContext
 from ..errors import ConfigError, KafkaError
 from ..functions import TransactionalSink
 from .client import Broker, Duration, broker, client, partitions, topic_names
-from .lineage import PRODUCER_DEFAULTS, Lineage, Row, produce
-from .record import Format, KafkaRecord, writer
+from .limits import topic_limits
+from .lineage import Lineage, produce, producer_defaults
+from .record import Format, KafkaRecord, Row, writer
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -104,7 +105,6 @@ class KafkaSink(TransactionalSink[Any]):
         self._is_exact = guarantee == "exactly_once"
         self._name = topic_names("KafkaSink", "name", name)[0]
         self._transaction_s = settings.duration_us("transaction_timeout", transaction_timeout) / 1e6
-        self._most_bytes = int(self._broker.config.get("message.max.bytes", 1_000_000))
 
     def open(self, ctx: TaskContext) -> None:
         """Look for the topic, and begin a lineage of transactions."""
@@ -120,12 +120,13 @@ class KafkaSink(TransactionalSink[Any]):
             partitions(self._broker, probe, self._topic)
         finally:
             probe.close()
+        self._limits = topic_limits(self._broker, self._topic)
         if self._is_exact:
             self._own = self._lineage(f"{self._name}-{uuid.uuid4().hex}")
             self._own.begin()
         else:
             ours = {"enable.idempotence": True}
-            self._producer = library.Producer(self._broker.settings(ours, PRODUCER_DEFAULTS))
+            self._producer = library.Producer(self._broker.settings(ours, producer_defaults(self._limits)))
 
     def write(self, records: list[Any]) -> None:
         """Take records: write them, or keep them for the transaction."""
@@ -189,23 +190,16 @@ class KafkaSink(TransactionalSink[Any]):
             former.close()
 
     def _lineage(self, name: str) -> Lineage:
-        return Lineage(self._broker, self._topic, name, self._transaction_s)
+        return Lineage(self._broker, self._limits, name, self._transaction_s)
 
     def _row(self, record: Any) -> Row:
         given = record if isinstance(record, KafkaRecord) else KafkaRecord(record)
         key = None if given.key is None else self._key(given.key)
         value = None if given.value is None else self._value(given.value)
         headers = tuple(given.headers)
-        size = len(key or b"") + len(value or b"") + sum(len(name) + len(of or b"") for name, of in headers)
-        # What Kafka refuses when it is committed would be refused in every run that goes on from the checkpoint.
-        if size > self._most_bytes:
-            raise KafkaError(
-                f"a record of {size} bytes is too large for topic {self._topic!r}, which takes {self._most_bytes}: "
-                "raise max.message.bytes of the topic and config={'message.max.bytes': ...} of the sink",
-                topic=self._topic,
-                code="MSG_SIZE_TOO_LARGE",
-            )
-        return key, value, given.timestamp_ms or 0, headers
+        row = key, value, given.timestamp_ms or 0, headers
+        self._limits.check(row)
+        return row
 
     def _delivered(self, error: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
         if error is not None and self._failed is None:
