@@ -197,8 +197,7 @@ impl Operator<RowsMedium> for Partial {
                 let mut start = 0;
                 while start < rows {
                     let slice_ms = grid.slice_of(of_rows[start]);
-                    let behind = of_rows[start..].iter().position(|time_ms| !grid.is_in_slice(*time_ms, slice_ms));
-                    let count = behind.unwrap_or(rows - start).max(1);
+                    let count = grid.count_in_slice(&of_rows[start..], slice_ms);
                     self.add(slice_ms, &columns, (start, count), times);
                     start += count;
                 }

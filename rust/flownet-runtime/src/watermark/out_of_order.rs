@@ -67,11 +67,17 @@ impl OutOfOrder {
     /// Takes records in their order, of which these times are the least and the latest.
     pub fn add_all(&mut self, times: &[i64], least_ms: i64, latest_ms: i64) {
         let Some(delay_ms) = self.delay_ms else { return };
-        if least_ms < self.latest_ms.max(latest_ms).saturating_sub(delay_ms) {
-            times.iter().for_each(|timestamp_ms| self.add(*timestamp_ms));
-        } else {
+        let is_within_delay = least_ms >= self.latest_ms.max(latest_ms).saturating_sub(delay_ms);
+        // The first comparisons tell apart most batches that are not sorted.
+        let is_in_order = || {
+            let ends = times.first().zip(times.last());
+            least_ms >= self.latest_ms && ends == Some((&least_ms, &latest_ms)) && times.is_sorted()
+        };
+        if is_within_delay || is_in_order() {
             self.counts.records += times.len() as u64;
             self.latest_ms = self.latest_ms.max(latest_ms);
+        } else {
+            times.iter().for_each(|timestamp_ms| self.add(*timestamp_ms));
         }
     }
 

@@ -1,31 +1,32 @@
 //! Decides by the number of records when a source emits its next watermark.
 //!
-//! A watermark closes the open buffer of every channel, so there is one for about a buffer of records of each channel.
+//! A watermark closes the open buffer of every channel, and makes joins and windows visit their keys. So many records lie
+//! between two of them: about a buffer for each channel, and more for rows, whose operators do better with many at once.
 
-/// Records of one channel between two watermarks: about one buffer of 32 KiB.
-const RECORDS_PER_CHANNEL: usize = 1024;
+/// Records of one channel between two watermarks, at least: about one buffer of 32 KiB.
+const RECORDS_PER_CHANNEL: u32 = 1024;
 
 /// Counts the records of one source subtask since its last watermark.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordPace {
     /// Records between two watermarks.
-    interval: usize,
+    interval: u32,
     /// Records left until the next.
-    left: usize,
+    left: u32,
     /// A watermark was due in this period.
     was_due: bool,
 }
 
 impl RecordPace {
-    /// For a source that sends to so many channels.
-    pub(super) fn new(channels: u32) -> Self {
-        let interval = RECORDS_PER_CHANNEL.saturating_mul(usize::try_from(channels.max(1)).unwrap_or(usize::MAX));
+    /// A watermark after so many records, or more if the source sends to many channels.
+    pub(super) fn new(records: u32, channels: u32) -> Self {
+        let interval = records.max(RECORDS_PER_CHANNEL.saturating_mul(channels));
         Self { interval, left: interval, was_due: false }
     }
 
     #[inline]
     pub(super) fn count(&mut self, records: usize) {
-        self.left = self.left.saturating_sub(records);
+        self.left = self.left.saturating_sub(u32::try_from(records).unwrap_or(u32::MAX));
     }
 
     #[inline]

@@ -47,6 +47,9 @@ pub enum SplitSignal {
     Ended(u32),
 }
 
+/// Records between two watermarks of a source of objects, if it sends to few channels.
+pub const RECORDS_PER_WATERMARK: u32 = 8_192;
+
 /// Makes the watermarks of the parts of one source, and of the source.
 #[derive(Debug)]
 pub struct SplitWatermarks {
@@ -90,7 +93,7 @@ impl SplitWatermarks {
             awaits_splits: false,
             growing: None,
             told: Generator::new(Watermarks::Own, None),
-            pace: RecordPace::new(1),
+            pace: RecordPace::new(RECORDS_PER_WATERMARK, 0),
             limit: Limit::none(),
             outliers: None,
         }
@@ -102,9 +105,9 @@ impl SplitWatermarks {
         Self { outliers: max_ahead_ms.map(SplitOutliers::new), ..self }
     }
 
-    /// Set the number of channels that the source sends to: the more, the more records lie between two watermarks.
-    pub fn set_channels(&mut self, channels: u32) {
-        self.pace = RecordPace::new(channels);
+    /// Emit a watermark after so many records, or more if the source sends to many channels.
+    pub fn set_pace(&mut self, records: u32, channels: u32) {
+        self.pace = RecordPace::new(records, channels);
     }
 
     /// How many records were found to be ahead of the others since this was last asked.

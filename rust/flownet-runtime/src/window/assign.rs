@@ -164,6 +164,22 @@ impl Grid {
         timestamp_ms >= start_ms && into < self.slice_ms.cast_unsigned() && start_ms != i64::MIN
     }
 
+    /// Count the first timestamps that are in a slice which begins at `start_ms` and has the first of them in it.
+    pub fn count_in_slice(&self, timestamps: &[i64], start_ms: i64) -> usize {
+        if self.calendar.is_some() || start_ms == i64::MIN {
+            let end = timestamps.iter().position(|timestamp_ms| !self.is_in_slice(*timestamp_ms, start_ms));
+            return end.unwrap_or(timestamps.len()).max(1);
+        }
+        let last_ms = start_ms.saturating_add(self.slice_ms - 1);
+        let is_in = |timestamp_ms: &i64| (*timestamp_ms >= start_ms) & (*timestamp_ms <= last_ms);
+        // Chunks that are compared to their end, so several timestamps at a time.
+        let chunks = timestamps.chunks_exact(TIMESTAMPS_AT_ONCE);
+        let whole = chunks.take_while(|chunk| chunk.iter().fold(true, |all, at| all & is_in(at))).count();
+        let rest = &timestamps[whole * TIMESTAMPS_AT_ONCE..];
+        let left = rest.iter().position(|timestamp_ms| !is_in(timestamp_ms)).unwrap_or(rest.len());
+        (whole * TIMESTAMPS_AT_ONCE + left).max(1)
+    }
+
     #[inline]
     fn start_of(&self, timestamp_ms: i64, step_ms: i64) -> i64 {
         if let Some(calendar) = &self.calendar {
@@ -173,6 +189,8 @@ impl Grid {
         timestamp_ms.saturating_sub(into)
     }
 }
+
+const TIMESTAMPS_AT_ONCE: usize = 32;
 
 fn piece(calendar: &Calendar<Tz>, at_ms: i64) -> Window {
     let (start_ms, end_ms) = calendar.piece_of(at_ms);
@@ -274,6 +292,19 @@ mod tests {
             let slice = grid.slice_of(at);
             prop_assert!(!grid.is_in_slice(other, slice) || grid.slice_of(other) == slice);
             prop_assert!(grid.is_in_slice(other, slice) || grid.slice_of(other) != slice || slice == i64::MIN);
+        }
+
+        #[test]
+        fn the_first_timestamps_of_a_slice_are_counted(
+            start in any::<i64>(), steps in prop::collection::vec(-3i64..40, 1..200), size in prop_oneof![1i64..5000, 1..i64::MAX],
+            in_days in any::<bool>(),
+        ) {
+            let days = Grid::of_calendar(Tz::UTC, (CalendarUnit::Day, 1), 0).unwrap();
+            let grid = if in_days { days } else { Grid::new(size, size, 0).unwrap() };
+            let times: Vec<i64> = steps.iter().scan(start, |at, step| { *at = at.saturating_add(*step); Some(*at) }).collect();
+            let slice = grid.slice_of(times[0]);
+            let expected = times.iter().take_while(|at| grid.is_in_slice(**at, slice)).count();
+            prop_assert_eq!(grid.count_in_slice(&times, slice), expected.max(1));
         }
 
         #[test]

@@ -7,7 +7,7 @@ use flownet_rows::mistaken_unit;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
-use flownet_runtime::watermark::{Generated, OutOfOrder, SplitSignal, SplitWatermarks};
+use flownet_runtime::watermark::{Generated, OutOfOrder, RECORDS_PER_WATERMARK, SplitSignal, SplitWatermarks};
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -251,7 +251,7 @@ fn no_timestamp(found: &Bound<'_, PyAny>) -> PyErr {
 impl Operator<PythonMedium> for Timestamps {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
-        self.watermarks.set_channels(cx.channels);
+        self.watermarks.set_pace(RECORDS_PER_WATERMARK, cx.channels);
         // What cannot be made is known before the first record.
         let made = self.own.as_mut().map(|own| own.of(py, self.watermarks.current()));
         made.transpose().map(drop).map_err(|error| self.info.failed(py, &error, None))

@@ -35,7 +35,7 @@ fn time_waits_for_parts_that_are_still_to_come() {
 /// Emit the watermarks of a source that reads `count` records, in two splits by turns, with a period after every `period`.
 fn watermarks_of(count: i64, period: i64, channels: u32) -> Vec<TimeSignal> {
     let mut splits = bounded(0, None, 2);
-    splits.set_channels(channels);
+    splits.set_pace(0, channels);
     (0..count).fold(Vec::new(), |mut signals, at| {
         splits.follow(SplitSignal::Of((at / 10 % 2) as u32));
         if at % 3 > 0 || !splits.take_plain(at) {
