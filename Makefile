@@ -113,6 +113,10 @@ KILLS ?= 200
 chaos: build $(VENV)/.tools ## kill workers and whole jobs KILLS=200 times each, and hold what they wrote against what they should have (SEED=7)
 	KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/python/exactly_once -k again_and_again
 
+.PHONY: chaos-spark
+chaos-spark: build $(VENV)/.tools ## kill Python workers and executors of a job in Spark KILLS=200 times, and hold its output against the right one (SEED=7)
+	KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/python/spark/test_chaos.py
+
 RUNS ?= 100
 
 .PHONY: rescale

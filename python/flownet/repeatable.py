@@ -169,7 +169,7 @@ class Assignment:
 
     def name_of(self, split: Any) -> str:
         """Name a split for people."""
-        named = getattr(self._source, "name_of", None)
+        named = getattr(self._source, "_name_of", None)
         return named(split) if named is not None else "the only split" if split is None else f"split {split!r:.200}"
 
     def mine(self, subtask: int, subtasks: int) -> list[Any]:

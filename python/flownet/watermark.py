@@ -92,7 +92,8 @@ class WatermarkStrategy(Generic[T]):
     def for_bounded_out_of_orderness(delay: str | timedelta) -> WatermarkStrategy[Any]:
         """Expect that records come at most ``delay`` after later ones; who comes later than that is late.
 
-        Watermarks are the latest timestamp less the delay and one millisecond, said every 200 ms.
+        Watermarks are the latest timestamp less the delay and one millisecond. They follow the number of records, and
+        the clock, every 200 ms, if there are few.
         """
         delay_ms = milliseconds("for_bounded_out_of_orderness", "delay", delay, least=0)
         return WatermarkStrategy({"bounded": {"delay_ms": delay_ms}})

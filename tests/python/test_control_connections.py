@@ -52,21 +52,40 @@ def runs(folder: Path) -> list[int]:
     return [int(path.name.removeprefix("runs-")) for path in folder.glob("runs-*")]
 
 
-def cut(count: int) -> None:
-    """Shut down the oldest TCP connections of this process: each worker has a control connection before any other."""
-    for name in sorted(os.listdir("/proc/self/fd"), key=int):
+def sockets() -> dict[int, int]:
+    """List the sockets of this process, oldest first: the descriptor of each, by its number in the system."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
         # Connections come and go meanwhile.
         with contextlib.suppress(OSError):
-            if count == 0 or not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                continue
-            with socket.socket(fileno=os.dup(int(name))) as connection:
-                if connection.family == socket.AF_INET and connection.getpeername():
-                    connection.shutdown(socket.SHUT_RDWR)
-                    count -= 1
+            state = os.fstat(int(name))
+            if stat.S_ISSOCK(state.st_mode):
+                found[state.st_ino] = int(name)
+    return dict(sorted(found.items()))
+
+
+@pytest.fixture
+def cut() -> Callable[[int], None]:
+    """Shuts down the oldest TCP connections since the test began: control connections come before those of data."""
+    of_others = set(sockets())
+
+    def cut(count: int) -> None:
+        for number, descriptor in sockets().items():
+            with contextlib.suppress(OSError):
+                if count == 0 or number in of_others:
+                    continue
+                with socket.socket(fileno=os.dup(descriptor)) as connection:
+                    if connection.family == socket.AF_INET and connection.getpeername():
+                        connection.shutdown(socket.SHUT_RDWR)
+                        count -= 1
+
+    return cut
 
 
 @pytest.mark.parametrize(("workers", "count"), [(1, 1), (3, 1), (3, 3)])
-def test_a_control_connection_that_ends_is_told_as_such(workers: int, count: int, tmp_path: Path) -> None:
+def test_a_control_connection_that_ends_is_reported(
+    workers: int, count: int, cut: Callable[[int], None], tmp_path: Path
+) -> None:
     with job_of(tmp_path, workers, 1_000_000, "none").execute_async(workers=workers) as job:
         wait_for(lambda: len(runs(tmp_path)) > 0)
         cut(count)
@@ -77,7 +96,7 @@ def test_a_control_connection_that_ends_is_told_as_such(workers: int, count: int
     assert str(caught.value.pid) in str(caught.value)
 
 
-def test_a_worker_that_the_system_kills_is_told_as_killed(tmp_path: Path) -> None:
+def test_a_worker_that_the_system_kills_is_reported_as_killed(tmp_path: Path) -> None:
     with job_of(tmp_path, 2, 1_000_000, "none").execute_async(workers=2) as job:
         wait_for(lambda: len(runs(tmp_path)) > 0)
         os.kill(runs(tmp_path)[0], signal.SIGKILL)
@@ -85,7 +104,7 @@ def test_a_worker_that_the_system_kills_is_told_as_killed(tmp_path: Path) -> Non
             job.wait()
 
 
-def test_a_job_restarts_when_a_control_connection_ends(tmp_path: Path) -> None:
+def test_a_job_restarts_when_a_control_connection_ends(cut: Callable[[int], None], tmp_path: Path) -> None:
     env = job_of(tmp_path, 2, 1000, "fixed:3:10ms")
     with env.execute_async(workers=2) as job:
         wait_for(lambda: len(runs(tmp_path)) > 0)
@@ -97,7 +116,7 @@ def test_a_job_restarts_when_a_control_connection_ends(tmp_path: Path) -> None:
     assert len(runs(tmp_path)) > 1, "another process took its place"
 
 
-def test_a_worker_that_is_frozen_is_told_as_silent(tmp_path: Path) -> None:
+def test_a_worker_that_is_frozen_is_reported_as_silent(tmp_path: Path) -> None:
     env = fn.Environment(restart="none", heartbeat_interval="100ms", heartbeat_timeout="1s")
     env.from_collection([1]).rebalance().flat_map(Numbers(tmp_path, 1_000_000)).write_text(tmp_path / "out")
     with env.execute_async(workers=1) as job:
@@ -137,7 +156,9 @@ def test_a_driver_that_was_frozen_learns_why_its_worker_left(tmp_path: Path) -> 
     assert "raise heartbeat_timeout" in said
 
 
-def test_a_control_connection_that_ends_while_its_worker_launches_is_told_as_such(tmp_path: Path) -> None:
+def test_a_control_connection_that_ends_while_its_worker_launches_is_reported(
+    cut: Callable[[int], None], tmp_path: Path
+) -> None:
     is_over = threading.Event()
 
     def cut_all() -> None:

@@ -106,8 +106,7 @@ def topic_limits(broker: Broker, topic: str) -> TopicLimits:
     KafkaError
         No broker answers.
     """
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin._config import ConfigResource
+    from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
     config = broker.config
     codec = config.get("compression.type", config.get("compression.codec", "none"))

@@ -119,7 +119,7 @@ class KafkaSource(Source[KafkaRecord]):
         self._bounds: dict[Split, Bounds] = {}
         self._fetcher: Fetcher | None = None
 
-    def name_of(self, split: Split) -> str:
+    def _name_of(self, split: Split) -> str:
         """Name a partition for people."""
         topic, partition = split
         return f"partition {partition} of topic {topic!r}"

@@ -44,7 +44,7 @@ def advice(text: str, *, has_texts: bool) -> str:
         Whether a column of texts takes it.
     """
     fits = len(text.lstrip("+-").lstrip("0")) <= 38
-    types = ["'decimal128(38, 0)' for integers of up to 38 digits"] if fits else []
+    types = ["'decimal128(38, 0)' if all are integers of up to 38 digits"] if fits else []
     types += ["'utf8'"] if has_texts else []
     types += ["'float64' to have it rounded"]
     shown = text if len(text) <= 60 else f"{text[:60]}..."
@@ -71,6 +71,8 @@ def first_in_texts(texts: pyarrow.Array) -> tuple[int, str] | None:
     """Find the first integer among texts that float64 does not hold, and its place."""
     from pyarrow import compute
 
+    # pyarrow, too, reads numbers without the white space around them.
+    texts = compute.utf8_trim_whitespace(texts)
     long = compute.match_substring_regex(texts, r"^[+-]?\d{16,}$")
     for place in compute.indices_nonzero(compute.fill_null(long, False)).to_pylist():
         text = texts[place].as_py()

@@ -59,6 +59,10 @@ class ParquetFiles:
             return [FileSplit(path, size, None) for path, size in sizes]
         return [FileSplit(path, size, group) for path, size in sizes for group in range(_groups(path))]
 
+    def parts(self, file: FileSplit) -> list[FileSplit]:
+        """List the row groups of a file."""
+        return [FileSplit(file.path, file.bytes, group) for group in range(_groups(file.path))]
+
     def lower_bounds(self, column: str) -> list[tuple[FileSplit, int | None]]:
         """List the row groups that have rows, with the least event time that the file's statistics give for each.
 

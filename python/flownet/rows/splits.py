@@ -30,6 +30,9 @@ class FilesOfRows(Protocol):
     def splits(self) -> list[FileSplit]:
         """List them, in the order in which they are to be read."""
 
+    def parts(self, file: FileSplit) -> list[FileSplit]:
+        """List the parts of a file that can be read one by one."""
+
     def read(self, path: str, part: int | None) -> pyarrow.RecordBatchReader:
         """Open a split, from its first row on."""
 
@@ -141,7 +144,7 @@ class FileAssignment:
             if not has_ended:
                 _check(split, sizes.get(split.path))
         splits = [split for _, split, _, _ in known]
-        splits += _new_splits(self._listed, splits)
+        splits += self._new_splits(splits)
         assignment = Assignment(Source(), splits)
         dealt: list[tuple[int, Any, bool, Any, list[Any]]] = [
             (reader, split, has_ended, rows, []) for reader, split, has_ended, rows in known
@@ -150,28 +153,31 @@ class FileAssignment:
         going = [(split, rows or 0, self._lower_bound(split)) for split, rows, _ in mine]
         return sorted(going, key=lambda one: place(one[0])), ended
 
+    def _new_splits(self, known: list[FileSplit]) -> list[FileSplit]:
+        """List the splits that no subtask knew when the checkpoint was taken.
+
+        Files stay in the parts in which they were begun. Parts of a file that was begun are new if the subtask that was
+        to read them had not begun.
+        """
+        begun = {split.path for split in known}
+        in_parts = {(split.path, split.bytes) for split in known if split.part is not None}
+        all_known = set(known)
+        new = list[FileSplit]()
+        for split in self._listed:
+            if split.path not in begun:
+                new.append(split)
+            elif (split.path, split.bytes) in in_parts:
+                # Among more files, or without event time, it would be one whole now.
+                parts = self._files.parts(split) if split.part is None else [split]
+                new += [part for part in parts if part not in all_known]
+        return new
+
     def _lower_bound(self, split: FileSplit) -> int | None:
         if split.part is not None:
             return self._lower_bounds.get(split)
         parts = [listed for listed in self._listed if listed.path == split.path]
         bounds = [self._lower_bounds.get(listed) for listed in parts]
         return None if None in bounds else min((bound for bound in bounds if bound is not None), default=None)
-
-
-def _new_splits(listed: list[FileSplit], known: list[FileSplit]) -> list[FileSplit]:
-    """List the splits that no subtask knew when the checkpoint was taken.
-
-    Files stay in the parts in which they were begun. Parts of a file that was begun are new if the subtask that was to
-    read them had not begun.
-    """
-    begun = {split.path for split in known}
-    in_parts = {(split.path, split.bytes) for split in known if split.part is not None}
-    all_known = set(known)
-    return [
-        split
-        for split in listed
-        if split.path not in begun or ((split.path, split.bytes) in in_parts and split not in all_known)
-    ]
 
 
 def _check(split: FileSplit, bytes: int | None) -> None:

@@ -74,6 +74,10 @@ class LineFiles:
         """List the files, each of which is read whole."""
         return [FileSplit(path, bytes_of(self.method, path), None) for path in self.files]
 
+    def parts(self, file: FileSplit) -> list[FileSplit]:
+        """List the file alone: lines are read from its beginning on."""
+        return [file]
+
     def lower_bounds(self, column: str) -> None:
         """Lines say nothing of those behind them."""
 

@@ -20,12 +20,12 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..errors import ConfigError, ConnectionLostError, FlownetError
 from . import wire
 from .hub import Handle, Kind
+from .session import arrow_schema
 from .wire import Connection, Header
 
 
@@ -334,8 +334,8 @@ class _Links:
 
 def _same_columns(handle: Handle, schema: StructType) -> pyarrow.Schema:
     """Make the schema of the batches; it must be that of the job."""
-    ours = to_arrow_schema(handle.columns, timezone="UTC")
-    theirs = to_arrow_schema(schema, timezone="UTC")
+    ours = arrow_schema(handle.columns)
+    theirs = arrow_schema(schema)
     if [(field.name, field.type) for field in ours] != [(field.name, field.type) for field in theirs]:
         raise ConfigError(
             f"the query has the columns {schema.simpleString()}, the {handle.kind} of job {handle.name!r} has "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from .. import config
@@ -20,7 +20,7 @@ from ..rows.schemas import schema_of
 from . import slots
 from .cluster import Cluster
 from .door import the_door
-from .session import is_connect
+from .session import arrow_schema, is_connect
 
 if TYPE_CHECKING:
     from .. import _flownet
@@ -49,7 +49,7 @@ def read_rows(dataflow: Dataflow, frame: DataFrame) -> tuple[Node, _flownet.RowS
     """
     _check(frame)
     try:
-        found = to_arrow_schema(frame.schema, timezone="UTC")
+        found = arrow_schema(frame.schema)
     except PySparkException as error:
         raise PlanError(f"from_spark: {error}") from error
     schema = schema_of("from_spark", found)
@@ -133,7 +133,7 @@ class FrameSink(Sink[Any]):
 
     def open(self, ctx: object) -> None:
         """Prepare the subtask."""
-        self._schema = to_arrow_schema(self._columns, timezone="UTC")
+        self._schema = arrow_schema(self._columns)
         self._gathered = list[Any]()
 
     def write(self, records: list[Any]) -> None:
@@ -230,7 +230,7 @@ def columns_of(schema: str | StructType) -> StructType:
         columns: Any = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
         if not columns.fields:
             raise ConfigError("schema has no column", setting="schema", value=schema)
-        to_arrow_schema(columns, timezone="UTC")
+        arrow_schema(columns)
     except (PySparkException, AttributeError, TypeError) as error:
         # Where Spark says where the text goes wrong, its first line says what.
         reason = str(error).strip().partition("\n")[0]

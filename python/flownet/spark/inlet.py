@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..errors import FlownetError
@@ -15,6 +14,7 @@ from .door import rows_of
 from .hub import Membership
 from .intake import Attempt, Intake, Name
 from .secure import Keys
+from .session import arrow_schema
 from .stream_end import StreamEnd
 from .wire import Header, Message
 
@@ -135,7 +135,7 @@ class InletSource:
 
     def __call__(self, subtask: int, subtasks: int) -> Iterator[Any]:
         """Yield the rows for a subtask until the inlet is closed."""
-        schema = to_arrow_schema(self._columns, timezone="UTC")
+        schema = arrow_schema(self._columns)
         intake = Intake(self._limit)
         member = Membership(
             self._hub,
@@ -159,7 +159,7 @@ class _InletSession:
 
     def __init__(self, intake: Intake, columns: StructType) -> None:
         self._intake = intake
-        self._schema = to_arrow_schema(columns, timezone="UTC")
+        self._schema = arrow_schema(columns)
         self._attempt: Attempt | None = None
 
     def answer(self, header: Header, payload: bytes) -> Message:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..context import TaskContext
@@ -14,6 +13,7 @@ from ..functions import Sink
 from .frames import to_batch
 from .hub import Membership
 from .secure import Keys
+from .session import arrow_schema
 from .shelf import Shelf
 from .stream_end import StreamEnd
 from .wire import Header, Message
@@ -126,7 +126,7 @@ class OutletSink(Sink[Any]):
 
     def open(self, ctx: TaskContext) -> None:
         """Open the port of the subtask."""
-        schema = to_arrow_schema(self._columns, timezone="UTC")
+        schema = arrow_schema(self._columns)
         self._shelf = shelf = Shelf(self._limit, lambda records: to_batch(records, schema))
         self._member = Membership(
             self._hub,

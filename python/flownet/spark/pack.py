@@ -44,6 +44,8 @@ def pack(path: str | os.PathLike[str], *, include: Iterable[str] = ()) -> str:
     >>> builder = SparkSession.builder.config("spark.archives", f"{archive}#flownet-archive")  # doctest: +SKIP
     >>> spark = builder.getOrCreate()  # doctest: +SKIP
     """
+    if isinstance(include, str):
+        raise ConfigError(f"include={include!r}: give a list of names", setting="include", value=include)
     target = Path(path)
     writer = _writer_of(target.name)
     files = [*_own_files(), *(file for name in dict.fromkeys(["cloudpickle", *include]) for file in _files_of(name))]
@@ -66,7 +68,8 @@ def _writer_of(name: str) -> Callable[[Path, list[tuple[Path, str]]], None]:
 
 
 def _write_zip(path: Path, files: list[tuple[Path, str]]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    # Some packages have files dated 1970, which zip files cannot say.
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for file, name in files:
             archive.write(file, name)
 
@@ -91,7 +94,10 @@ def _files_of(name: str) -> Iterator[tuple[Path, str]]:
         raise ConfigError(
             f"include={name!r}: no such distribution is installed", setting="include", value=name
         ) from None
-    for file in files or ():
-        # Scripts and headers lie outside of the folder of packages.
-        if ".." not in file.parts and "__pycache__" not in file.parts:
-            yield Path(str(file.locate())), str(file)
+    # Scripts and headers lie outside of the folder of packages.
+    inside = [file for file in files or () if ".." not in file.parts and "__pycache__" not in file.parts]
+    if not any(file.suffix in (".py", ".so") for file in inside):
+        text = f"include={name!r}: it is installed in editable mode, or lists no files: install it as a wheel"
+        raise ConfigError(text, setting="include", value=name)
+    for file in inside:
+        yield Path(str(file.locate())), str(file)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, functions
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from . import packing, session
@@ -41,7 +40,7 @@ def keep(packed: DataFrame, columns: StructType, partitions: int) -> DataFrame:
         kept = shuffled.checkpoint(eager=True)
     else:
         kept = shuffled.localCheckpoint(eager=True, storageLevel=_storage_level(spark))
-    return kept.mapInArrow(packing.unpacker(to_arrow_schema(columns, timezone="UTC")), columns)
+    return kept.mapInArrow(packing.unpacker(session.arrow_schema(columns)), columns)
 
 
 def _shuffle(packed: DataFrame, partitions: int) -> DataFrame:

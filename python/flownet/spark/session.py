@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import socket
 import threading
@@ -9,7 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from ..errors import ConfigError
 
@@ -66,15 +70,23 @@ def partitions(frame: DataFrame) -> int | None:
     return None if plan.nodeName() == "AdaptiveSparkPlan" else frame.rdd.getNumPartitions()
 
 
+def arrow_schema(columns: StructType) -> pyarrow.Schema:
+    """Return the Arrow schema of columns, with timestamps in UTC."""
+    # PySpark 4.0 and 4.1 have no such parameter, and UTC is what they give.
+    parameters = inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(columns, timezone="UTC") if "timezone" in parameters else to_arrow_schema(columns)
+
+
 def is_cancelled(error: BaseException | None) -> bool:
     """Whether a Spark job failed as somebody cancelled it: in the UI, by its group, or by stopping Spark."""
-    return "SPARK_JOB_CANCELLED" in str(error)
+    return any(name in str(error) for name in ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED"))
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Whether the session was stopped. False over Spark Connect, where the next call fails."""
+    """Whether the session was stopped."""
     if is_connect(spark):
-        return False
+        stopped: bool = spark.is_stopped  # type: ignore[attr-defined]
+        return stopped
     context: Any = spark.sparkContext._jsc
     return context is None or bool(context.sc().isStopped())
 

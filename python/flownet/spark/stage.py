@@ -21,6 +21,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -82,6 +83,7 @@ class Stage:
         self._error: BaseException | None = None
         self._newest = -1
         """The last attempt at a worker that had come when the stage ended."""
+        self._pause = _FIRST_PAUSE
         self._was_whole = False
         """Whether all workers of an attempt at the stage came."""
         self._launch_timeout = launch_timeout
@@ -173,7 +175,9 @@ class Stage:
                     self._newest = max(self.crew.attempts(), default=-1)
                     self._error = error
                     _LOGGER.debug("the stage of the workers failed", exc_info=error)
-                self._was_whole |= self._all_came_after(before)
+                has_all = self._all_came_after(before)
+                self._was_whole |= has_all
+                self._pause = _FIRST_PAUSE if has_all else min(2 * self._pause, _LONGEST_PAUSE)
                 if self._stopping.is_set() or not self._can_submit_again():
                     break
                 _LOGGER.warning("Spark ended the stage of the workers, which is submitted again: %s", self.failure(0.0))
@@ -190,10 +194,12 @@ class Stage:
 
     def _wait_for_slots(self) -> None:
         """Wait until all workers have a slot. Spark itself would look only once in 15 seconds."""
-        while not self._stopping.wait(_SECONDS_BETWEEN_SUBMISSIONS) and not session.is_stopped(self._spark):
-            # Over Spark Connect slots cannot be counted.
-            if session.is_connect(self._spark) or slots.count(self._spark) >= self._workers:
-                return
+        while not self._stopping.wait(self._pause) and not session.is_stopped(self._spark):
+            # Over Spark Connect slots cannot be counted. If Spark stops meanwhile, the stage fails with the reason.
+            with suppress(Exception):
+                if not session.is_connect(self._spark) and slots.count(self._spark) < self._workers:
+                    continue
+            return
 
     def _reason(self) -> str | None:
         """Say why Spark ended the stage, unless that is past: workers have come in the place of all that were there."""
@@ -286,6 +292,8 @@ _REASONS = [
 ]
 """Our own words, else the last line of a Python traceback, else Spark's words before its stack."""
 _LOOK_MS = 200
-_SECONDS_BETWEEN_SUBMISSIONS = 0.5
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 8.0
+"""Seconds before the stage is submitted again, twice as many after each attempt to which not all workers came."""
 _LEAVE_SECONDS = 5.0
 _CANCEL_SECONDS = 20.0

@@ -364,6 +364,9 @@ class _First(KeyedProcessFunction[Any, Any, Any]):
 
     def open(self, ctx: OpenContext) -> None:
         self._seen = ctx.get_state(self._descriptor)
+        if self._descriptor.ttl_ms is not None:
+            # Older checkpoints have a map of this name, with keys that this class would forget: they are refused.
+            ctx.get_state(ValueStateDescriptor("seen_times"))
 
     def process(self, value: Any, ctx: Any) -> Iterable[Any] | None:
         time_ms = ctx.timestamp

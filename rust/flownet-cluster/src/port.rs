@@ -22,7 +22,7 @@ pub(crate) async fn accept_all<F>(
 ) where
     F: Future<Output = ()> + Send,
 {
-    let pending = PendingHandshakes::new(MAX_PENDING);
+    let pending = PendingHandshakes::new(max_pending());
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -109,8 +109,16 @@ pub enum DialError {
     },
 }
 
-/// Connections that may be in their handshake at once: the most workers that a job may have, as all of them dial together.
-const MAX_PENDING: usize = 1024;
+/// Connections that may be in their handshake at once: the most workers that a job may have, as all of them dial together,
+/// but at most an eighth of the files that this process may open.
+fn max_pending() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let share = files.map_or(MOST_WORKERS, |files| usize::try_from(files / 8).unwrap_or(MOST_WORKERS));
+    share.clamp(LEAST_PENDING, MOST_WORKERS)
+}
+
+const MOST_WORKERS: usize = 1024;
+const LEAST_PENDING: usize = 64;
 /// Pause after a failed accept: most often too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the system may try to reach a port; a packet filter may say nothing at all.

@@ -1,7 +1,7 @@
 //! Names of the splits of a source, and the split with the record that was furthest behind.
 //!
-//! Sources name their splits once. Whoever gives records their times knows splits by number; names are looked up when
-//! somebody reads them.
+//! Sources name their splits once. The operator that assigns timestamps knows splits by number; names are looked up when a
+//! report is read.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -373,7 +373,8 @@ impl CheckpointStore {
                 self.url
             ),
             Broken::Signed => format!(
-                "is signed, and this process has no key: set {KEY_VARIABLE} or {FILE_VARIABLE} to the key of the job"
+                "is signed, and is read without a key: set {KEY_VARIABLE} or {FILE_VARIABLE} to the key of the job, and leave \
+                 out --sign, which is for state that is not signed"
             ),
             Broken::Forged => format!(
                 "has a signature that does not fit: it was changed, cut or moved, or it was signed with another key. Nothing \

@@ -9,6 +9,7 @@
 //! - I2: with a key, nothing without a signature is read, and without a key nothing that has one.
 //! - I3: no key is part of an error, of a log, or of what is printed of a store.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::{env, fmt, fs};
@@ -47,6 +48,9 @@ pub enum KeyError {
         /// The variable.
         variable: &'static str,
     },
+    /// The key is not text.
+    #[error("{KEY_VARIABLE} is not UTF-8: make a key with `openssl rand -hex 32`")]
+    NotText,
     /// There are two places.
     #[error("both {KEY_VARIABLE} and {FILE_VARIABLE} are set: unset one of them")]
     Both,
@@ -66,14 +70,18 @@ impl StateKeys {
     /// # Errors
     /// The environment names none that can be used.
     pub fn from_environment() -> Result<Self, KeyError> {
-        let set = |variable| env::var(variable).ok();
-        match (set(KEY_VARIABLE), set(FILE_VARIABLE)) {
+        Self::from_variables(env::var_os(KEY_VARIABLE), env::var_os(FILE_VARIABLE))
+    }
+
+    fn from_variables(text: Option<OsString>, path: Option<OsString>) -> Result<Self, KeyError> {
+        match (text, path) {
             (None, None) => Ok(Self::default()),
             (Some(_), Some(_)) => Err(KeyError::Both),
-            (Some(text), None) => Self::parse(&text, KEY_VARIABLE),
+            (Some(text), None) => Self::parse(text.to_str().ok_or(KeyError::NotText)?, KEY_VARIABLE),
             (None, Some(path)) => {
+                let shown = path.to_string_lossy().into_owned();
                 let read = fs::read_to_string(Path::new(&path));
-                let text = read.map_err(|error| KeyError::File { path, reason: error.to_string() })?;
+                let text = read.map_err(|error| KeyError::File { path: shown, reason: error.to_string() })?;
                 Self::parse(&text, FILE_VARIABLE)
             }
         }
@@ -154,6 +162,18 @@ mod tests {
         let both = keys(&format!("{OTHER}\n{ONE}\n"));
         assert!(both.have_signed("a", b"x", &keys(ONE).sign("a", b"x").unwrap()));
         assert_eq!(both.sign("a", b"x"), keys(OTHER).sign("a", b"x"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_key_that_is_not_text_is_refused_and_not_passed_over() {
+        use std::os::unix::ffi::OsStringExt;
+
+        let bytes = || OsString::from_vec(vec![0xFF; 40]);
+        assert_eq!(StateKeys::from_variables(Some(bytes()), None).unwrap_err(), KeyError::NotText);
+        assert!(matches!(StateKeys::from_variables(None, Some(bytes())).unwrap_err(), KeyError::File { .. }));
+        assert!(!StateKeys::from_variables(None, None).unwrap().are_set());
+        assert!(StateKeys::from_variables(Some(ONE.into()), None).unwrap().are_set());
     }
 
     #[test]

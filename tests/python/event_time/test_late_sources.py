@@ -92,7 +92,7 @@ def test_partitions_of_topics_are_named() -> None:
     pytest.importorskip("confluent_kafka")
     from flownet.kafka import KafkaSource
 
-    assert KafkaSource.name_of(object.__new__(KafkaSource), ("orders", 3)) == "partition 3 of topic 'orders'"
+    assert KafkaSource._name_of(object.__new__(KafkaSource), ("orders", 3)) == "partition 3 of topic 'orders'"
 
 
 @pytest.mark.parametrize("rows", [False, True])

@@ -89,6 +89,9 @@ class Given:
     def splits(self) -> list[FileSplit]:
         return self._splits
 
+    def parts(self, file: FileSplit) -> list[FileSplit]:
+        return [FileSplit(file.path, file.bytes, part) for part in range(3)]
+
     def read(self, path: str, part: int | None) -> Any:
         raise NotImplementedError
 
@@ -161,6 +164,16 @@ def test_files_stay_in_the_parts_in_which_they_were_begun() -> None:
     assignments = [FileAssignment(Given(parts)).resume(subtask, 3, 2, [1], kept) for subtask in range(3)]
     going = sorted(itertools.chain.from_iterable(mine for mine, _ in assignments))
     assert going == [(whole[1], 20, None), *((one, 0, None) for one in parts[6:])]
+
+
+def test_files_that_were_begun_in_parts_stay_in_parts_if_they_are_listed_as_wholes() -> None:
+    # As when the 64th Parquet file comes.
+    whole = [FileSplit(f"file {number:02}", 1_000, None) for number in range(3)]
+    kept: list[Kept] = [(0, named(split(0)), True, 0), (0, named(split(1)), False, 20), (0, named(split(3)), True, 0)]
+    dealt = [FileAssignment(Given(whole)).resume(subtask, 2, 2, [0, 1], kept) for subtask in range(2)]
+    going = sorted(itertools.chain.from_iterable(mine for mine, _ in dealt), key=str)
+    left = [(split(1), 20, None), *((split(part), 0, None) for part in (2, 4, 5)), (whole[2], 0, None)]
+    assert going == sorted(left, key=str)
 
 
 @pytest.mark.parametrize("part", [True, False])

@@ -85,9 +85,9 @@ def test_state_is_read_with_the_key_alone(key: None, tmp_path: Path, monkeypatch
     with pytest.raises(RestoreError, match="does not fit"):
         run(tmp_path / "other", restore_from=tmp_path / "job")
     monkeypatch.delenv("FLOWNET_STATE_KEY")
-    with pytest.raises(RestoreError, match="is signed, and this process has no key: set FLOWNET_STATE_KEY"):
+    with pytest.raises(RestoreError, match="is signed, and is read without a key: set FLOWNET_STATE_KEY"):
         state.read(tmp_path / "job")
-    with pytest.raises(RestoreError, match="this process has no key"):
+    with pytest.raises(RestoreError, match="is read without a key"):
         run(tmp_path / "job")
     # A new key signs, and the old one is still accepted.
     (tmp_path / "keys").write_text(f"{OTHER}\n{KEY}\n")

@@ -131,6 +131,12 @@ def test_only_fields_of_floats_count_in_json(tmp_path: Path) -> None:
         rows_of("read_json", path)
 
 
+def test_white_space_around_a_number_does_not_hide_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a, b\n1, 123456789012345678901\n2, 5.5\n")
+    with pytest.raises(InputError, match="123456789012345678901 would lose digits"):
+        fn.Environment().read_csv(tmp_path / "a.csv")
+
+
 def test_empty_lines_and_quotes_do_not_move_the_line_that_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(f'a,b\n\n"one\ntwo",0.5\n\n"",{HUGE}\n')

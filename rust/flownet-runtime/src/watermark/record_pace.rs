@@ -1,7 +1,7 @@
 //! Decides by the number of records when a source emits its next watermark.
 //!
-//! A watermark closes the open buffer of every channel, and makes joins and windows visit their keys. So many records lie
-//! between two of them: about a buffer for each channel, and more for rows, whose operators do better with many at once.
+//! A watermark closes the open buffer of every channel, and makes joins and windows visit their keys. So there is one for
+//! about a buffer of records of each channel, and for more rows, whose operators are faster with many at once.
 
 /// Records of one channel between two watermarks, at least: about one buffer of 32 KiB.
 const RECORDS_PER_CHANNEL: u32 = 1024;

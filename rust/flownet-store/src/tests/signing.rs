@@ -71,7 +71,7 @@ fn signed_state_is_read_with_its_key_and_by_nobody_else() {
         let error = read(&store.clone().with_keys(keys(OTHER))).await.expect_err("another key");
         assert!(matches!(&error, StoreError::Signature { why, .. } if why.contains("does not fit")), "{error}");
         let error = read(&store).await.expect_err("no key").to_string();
-        assert!(error.contains("is signed, and this process has no key: set FLOWNET_STATE_KEY"), "{error}");
+        assert!(error.contains("is signed, and is read without a key: set FLOWNET_STATE_KEY"), "{error}");
         assert!(store.claim().await.is_err(), "nobody goes on from it");
         // Processes without the key read parts by the digests of a manifest that was verified elsewhere.
         store.read_parts(&before.tasks[0].parts).await.expect("whole");
