@@ -89,7 +89,7 @@ def write_rows(
         A column is of a type that Spark has not.
     """
     try:
-        columns = from_arrow_schema(pyarrow.schema(schema))
+        columns = from_arrow_schema(pyarrow.schema(schema), prefer_timestamp_ntz=True)
     except PySparkException as error:
         raise PlanError(f"to_spark: {error}") from error
 
