@@ -199,7 +199,7 @@ impl Exit {
             _ => {
                 let message = format!(
                     "the partitioner returned {}, which is no subtask from 0 to {}",
-                    shown::repr(&chosen),
+                    shown::repr(chosen),
                     limit.saturating_sub(1)
                 );
                 Err(self.selector.refused("IndexError", message, Some(record)))
