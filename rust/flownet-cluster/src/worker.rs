@@ -78,10 +78,15 @@ pub fn run_worker(
 ) -> Result<(), WorkerError> {
     let Greeting { credentials, orders } = Greeting::read(greeting).map_err(WorkerError::Greeting)?;
     let credentials = Credentials::from_text(&credentials)?;
-    let part = take_part(&orders, &credentials, Ipv4Addr::LOCALHOST.into(), build)?;
+    let part = take_part(&orders, &credentials, Ipv4Addr::LOCALHOST.into(), build);
+    let reason = match &part {
+        Ok(part) => part.end.to_string(),
+        Err(error @ WorkerError::Register(_)) => error.to_string(),
+        Err(_) => String::new(),
+    };
     // The process at the other end may be gone, and with it the reason to tell.
-    let _ = farewell.write_all(part.end.to_string().as_bytes());
-    Ok(())
+    let _ = farewell.write_all(reason.as_bytes());
+    part.map(drop)
 }
 
 /// How a worker's part in a job ended.
