@@ -204,7 +204,10 @@ class Stage:
     def _reason(self) -> str | None:
         """Say why Spark ended the stage, unless that is past: workers have come in the place of all that were there."""
         error = self._error
-        return None if error is None or self._all_came_after(self._newest) else reason_of(error)
+        if error is None or self._all_came_after(self._newest):
+            return None
+        # The error may be of a lost executor, or of the driver that takes no calls.
+        return "Spark was stopped" if session.is_stopped(self._spark) else reason_of(error)
 
     def _all_came_after(self, attempt: int) -> bool:
         return sum(other > attempt for other in self.crew.attempts()) == self._workers

@@ -164,7 +164,7 @@ def test_a_job_with_checkpoints_under_which_spark_is_stopped_ends(tmp_path: Path
     ended = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr
     assert "WorkerLostError" in ended.stdout
-    assert "SparkContext was shut down" in ended.stdout
+    assert "Spark says: Spark was stopped" in ended.stdout
 
 
 def test_a_job_whose_workers_nobody_replaces_ends_with_who_is_lost(local: SparkSession, tmp_path: Path) -> None:
