@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::alignment::Alignment;
 pub(crate) use self::alignment::StepMonitor;
-pub use self::out_of_order::{OutOfOrder, OutOfOrderCounts};
+pub use self::out_of_order::{OutOfOrder, OutOfOrderCounts, TimeRange};
 pub use self::splits::{RECORDS_PER_WATERMARK, SplitSignal, SplitWatermarks};
 
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};

@@ -36,6 +36,30 @@ pub struct OutOfOrderCounts {
     pub split: Option<u32>,
 }
 
+/// The range of the times of some records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    /// The least of them.
+    pub least_ms: i64,
+    /// The greatest of them.
+    pub latest_ms: i64,
+    /// None is before the one in front of it.
+    pub is_sorted: bool,
+}
+
+impl TimeRange {
+    /// Find the range; none of no times. Most input is sorted, and then one pass without branches says so.
+    pub fn of(times: &[i64]) -> Option<Self> {
+        let (first_ms, last_ms) = (*times.first()?, *times.last()?);
+        if times.is_sorted() {
+            return Some(Self { least_ms: first_ms, latest_ms: last_ms, is_sorted: true });
+        }
+        let widen = |(least, latest): (i64, i64), time_ms: &i64| (least.min(*time_ms), latest.max(*time_ms));
+        let (least_ms, latest_ms) = times.iter().fold((first_ms, first_ms), widen);
+        Some(Self { least_ms, latest_ms, is_sorted: false })
+    }
+}
+
 impl OutOfOrder {
     /// Of a source with these watermarks.
     pub fn new(watermarks: Watermarks) -> Self {
@@ -64,16 +88,12 @@ impl OutOfOrder {
         }
     }
 
-    /// Takes records in their order, of which these times are the least and the latest.
-    pub fn add_all(&mut self, times: &[i64], least_ms: i64, latest_ms: i64) {
+    /// Takes records in their order, whose times have this range.
+    pub fn add_all(&mut self, times: &[i64], range: TimeRange) {
         let Some(delay_ms) = self.delay_ms else { return };
+        let TimeRange { least_ms, latest_ms, is_sorted } = range;
         let is_within_delay = least_ms >= self.latest_ms.max(latest_ms).saturating_sub(delay_ms);
-        // The first comparisons tell apart most batches that are not sorted.
-        let is_in_order = || {
-            let ends = times.first().zip(times.last());
-            least_ms >= self.latest_ms && ends == Some((&least_ms, &latest_ms)) && times.is_sorted()
-        };
-        if is_within_delay || is_in_order() {
+        if is_within_delay || (is_sorted && least_ms >= self.latest_ms) {
             self.counts.records += times.len() as u64;
             self.latest_ms = self.latest_ms.max(latest_ms);
         } else {
@@ -152,7 +172,10 @@ mod tests {
             let (mut whole, mut one_by_one) = (bounded(delay), bounded(delay));
             let (mut latest, mut late) = (i64::MIN, 0);
             for times in batches {
-                whole.add_all(&times, *times.iter().min().unwrap(), *times.iter().max().unwrap());
+                let range = TimeRange::of(&times).unwrap();
+                prop_assert_eq!(range.least_ms, *times.iter().min().unwrap());
+                prop_assert_eq!(range.latest_ms, *times.iter().max().unwrap());
+                whole.add_all(&times, range);
                 for at in times {
                     one_by_one.add(at);
                     latest = latest.max(at);
