@@ -279,7 +279,7 @@ class WorkerLostError(FlownetError):
     pid: int | None = None
     """Its process id."""
     reason: str | None = None
-    """What was seen: an exit code, a signal, a missed heartbeat, a connection that ended."""
+    """The observation: an exit code, a signal, a missed heartbeat, a connection that ended."""
 
 
 class ConnectionLostError(FlownetError, ConnectionError):

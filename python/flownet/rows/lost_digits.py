@@ -34,7 +34,7 @@ def loses_digits(text: str) -> bool:
 
 
 def advice(text: str, *, has_texts: bool) -> str:
-    """Say what is wrong with an integer in a column of floats, and which types would do.
+    """Describe the lost digits of an integer in a column of floats, and name types that hold it.
 
     Parameters
     ----------

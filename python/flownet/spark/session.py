@@ -72,13 +72,13 @@ def partitions(frame: DataFrame) -> int | None:
 
 def arrow_schema(columns: StructType) -> pyarrow.Schema:
     """Return the Arrow schema of columns, with timestamps in UTC."""
-    # PySpark 4.0 and 4.1 have no such parameter, and UTC is what they give.
+    # PySpark 4.0 has no such parameter: it gives UTC.
     parameters = inspect.signature(to_arrow_schema).parameters
     return to_arrow_schema(columns, timezone="UTC") if "timezone" in parameters else to_arrow_schema(columns)
 
 
 def is_cancelled(error: BaseException | None) -> bool:
-    """Whether a Spark job failed as somebody cancelled it: in the UI, by its group, or by stopping Spark."""
+    """Whether a Spark job failed because it was cancelled: in the UI, by its group, or by stopping Spark."""
     return any(name in str(error) for name in ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED"))
 
 

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - I1: a [`WorkerProcess`] that is dropped has been killed and reaped.
-//! - I2: an exit is told as a lost connection if and only if the worker sent a [`farewell`](crate::run_worker) before it. A
+//! - I2: an exit is reported as a lost connection if and only if the worker sent a [`farewell`](crate::run_worker) before it. A
 //!   worker that leaves kills its process group and itself, so its exit alone looks like that of one the system killed.
 //! - I3: what it started has been killed too, unless it has left the worker's process group: that is done before the worker
 //!   is reaped, as long as its number, and so the group's, cannot be another's.
