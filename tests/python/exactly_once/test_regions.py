@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,28 @@ import pytest
 
 import flownet as fn
 
-from .disturbed import FailsOnce, lines
+from .disturbed import FailsOnce, lines, newest_line
+
+
+class Pause:
+    """A source waits before a number until something holds. Checkpoints go on meanwhile."""
+
+    def __init__(self, number: int, until: Callable[[], bool]) -> None:
+        self.number, self.until = number, until
 
 
 class Numbers:
-    """Counts up to a number, as fast as it is told, and notes in a folder each time that it begins."""
+    """Counts up to a number, at the rate of the source, and writes a file each time that it begins."""
 
-    def __init__(self, name: str, until: int, begun: Path) -> None:
-        self.name, self.until, self.begun = name, until, begun
+    def __init__(self, name: str, until: int, begun: Path, pause: Pause | None = None) -> None:
+        self.name, self.until, self.begun, self.pause = name, until, begun, pause
 
-    def __call__(self, position: int | None) -> Iterator[tuple[int, str]]:
+    def __call__(self, position: int | None) -> Iterator[tuple[int, str] | None]:
         self.begun.mkdir(exist_ok=True)
         (self.begun / f"{self.name}-{os.getpid()}-{time.monotonic_ns()}").touch()
         for number in range(position or 0, self.until):
+            while self.pause is not None and number == self.pause.number and not self.pause.until():
+                yield None
             yield number + 1, f"{self.name}{number}"
 
 
@@ -48,9 +57,11 @@ def environment(tmp_path: Path, **settings: Any) -> fn.Environment:
     return env
 
 
-def pipeline(env: fn.Environment, name: str, function: Any, tmp_path: Path, *places: int) -> None:
+def pipeline(
+    env: fn.Environment, name: str, function: Any, tmp_path: Path, *places: int, pause: Pause | None = None
+) -> None:
     """A source, an exchange by key, and a sink that is transactional."""
-    read = env.from_resumable(Numbers(name, 800, tmp_path / "begun"), rate_limit=800).name(f"read {name}")
+    read = env.from_resumable(Numbers(name, 800, tmp_path / "begun", pause), rate_limit=800).name(f"read {name}")
     mapped = read.place_on(*places).map(function).name(f"map {name}").place_on(*places)
     counted = mapped.key_by(lambda word: word[-1]).count().name(f"count {name}").place_on(*places)
     said = counted.map(lambda pair: f"{pair[0]} {pair[1]}").place_on(*places)
@@ -61,16 +72,9 @@ def same(record: str) -> str:
     return record
 
 
-class OutlastsOthers:
-    """Holds a record back until other pipelines have begun anew, so that it runs while they fail."""
-
-    def __init__(self, record: str, folder: Path, *others: str) -> None:
-        self.record, self.folder, self.others = record, folder, others
-
-    def __call__(self, record: str) -> str:
-        while record == self.record and any(begun(self.folder, name) < 2 for name in self.others):
-            time.sleep(0.01)
-        return record
+def outlasts(tmp_path: Path, *others: str) -> Pause:
+    """Before its last record a pipeline waits until others have begun anew, so it runs while they fail."""
+    return Pause(799, lambda: all(begun(tmp_path, name) >= 2 for name in others))
 
 
 COUNTS = sorted(f"{digit} {number}" for digit in range(10) for number in range(1, 81))
@@ -82,8 +86,10 @@ def begun(tmp_path: Path, name: str) -> int:
 
 def test_a_pipeline_that_raises_begins_anew_and_the_other_one_runs_on(workers: int, tmp_path: Path) -> None:
     env = environment(tmp_path)
-    pipeline(env, "a", FailsOnce("a500", tmp_path / "failed", tmp_path / "checkpoints"), tmp_path, 1)
-    pipeline(env, "b", OutlastsOthers("b799", tmp_path, "a"), tmp_path, 1)
+    # Line 0 of the log names the writer; the second checkpoint is complete at line 2.
+    checkpointed = Pause(500, lambda: newest_line(tmp_path / "checkpoints") >= 2)
+    pipeline(env, "a", FailsOnce("a500", tmp_path / "failed"), tmp_path, 1, pause=checkpointed)
+    pipeline(env, "b", same, tmp_path, 1, pause=outlasts(tmp_path, "a"))
     result = env.execute(workers)
     assert lines(tmp_path / "a") == COUNTS
     assert lines(tmp_path / "b") == COUNTS
@@ -103,8 +109,8 @@ def test_a_pipeline_that_raises_begins_anew_and_the_other_one_runs_on(workers: i
 def test_what_lay_in_a_lost_worker_begins_anew_and_what_did_not_runs_on(tmp_path: Path) -> None:
     env = environment(tmp_path)
     pipeline(env, "a", DiesOnce("a500", tmp_path / "failed"), tmp_path, 1)
-    pipeline(env, "b", OutlastsOthers("b799", tmp_path, "a"), tmp_path, 1)
-    pipeline(env, "c", OutlastsOthers("c799", tmp_path, "a"), tmp_path, 2)
+    pipeline(env, "b", same, tmp_path, 1, pause=outlasts(tmp_path, "a"))
+    pipeline(env, "c", same, tmp_path, 2, pause=outlasts(tmp_path, "a"))
     result = env.execute(2)
     for name in "abc":
         assert lines(tmp_path / name) == COUNTS
@@ -119,7 +125,7 @@ def test_pipelines_that_fail_together_are_one_restart(workers: int, tmp_path: Pa
     env = environment(tmp_path)
     for name in "ab":
         pipeline(env, name, FailsOnce(f"{name}400", tmp_path / f"failed {name}"), tmp_path, 1)
-    pipeline(env, "c", OutlastsOthers("c799", tmp_path, "a", "b"), tmp_path, 1)
+    pipeline(env, "c", same, tmp_path, 1, pause=outlasts(tmp_path, "a", "b"))
     result = env.execute(workers)
     for name in "abc":
         assert lines(tmp_path / name) == COUNTS
