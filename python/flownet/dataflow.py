@@ -313,13 +313,13 @@ class Dataflow:
 
 def unbounded_source(origins: tuple[Origin, ...]) -> Node | None:
     """Find a source that leads to these origins and of which it is not known that its input ends."""
-    return next((node for node in _upstream(origins) if not node.inputs and not node.is_bounded), None)
+    return next((node for node in upstream(origins) if not node.inputs and not node.is_bounded), None)
 
 
 def has_timestamps(origins: tuple[Origin, ...]) -> bool:
     """Say whether records of these origins have timestamps: one was assigned, or is of a window of event time."""
     # Records in front of a window may have others than its results.
-    for node in _upstream(origins, stops_at=lambda node: node.window is not None):
+    for node in upstream(origins, stops_at=lambda node: node.window is not None):
         if node.role == "assign_timestamps":
             return True
         if node.kind == "from_script" and (node.settings or {}).get("timestamps"):
@@ -329,7 +329,7 @@ def has_timestamps(origins: tuple[Origin, ...]) -> bool:
     return False
 
 
-def _upstream(origins: tuple[Origin, ...], stops_at: Callable[[Node], bool] = lambda node: False) -> Iterator[Node]:
+def upstream(origins: tuple[Origin, ...], stops_at: Callable[[Node], bool] = lambda node: False) -> Iterator[Node]:
     """List the operators that lead to these origins, each once; of one where it stops, nothing further up."""
     pending, seen = [origin.node for origin in origins], set[int]()
     while pending:

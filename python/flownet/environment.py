@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
 from . import _flownet, class_changes, config, serialise, sources, speaking
+from .arrival_order import arrival_dependent
 from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
 from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_user
@@ -771,6 +772,8 @@ class Environment(RowSources):
         _warn_of_loose_ends(dataflow)
         for mixed in dataflow.mixed_splits(parallelism, settings["workers"]):
             warn_user(MistakeWarning(str(mixed)))
+        for sentence in arrival_dependent(dataflow, parallelism, settings["workers"]):
+            warn_user(MistakeWarning(sentence))
         # Where nothing is shipped, it is serialised all the same: every subtask of every run has a copy of its own.
         ship = None if here and settings["object_reuse"] else serialise.dumps
         plan = dataflow.build(parallelism, ship, settings["workers"])

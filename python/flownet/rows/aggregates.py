@@ -169,12 +169,22 @@ def max(column: str | Expr) -> Aggregate:
 
 
 def first(column: str | Expr) -> Aggregate:
-    """Take the value of the first row that has one: in event time, and of one exact time as they came."""
+    """Take the value of the first row that has one, in event time.
+
+    Rows of one exact time keep the order of their file or partition. If they lie in several, the one that arrives first
+    counts: give them times that differ, or rank them by a column (`top_n`). Without event time the order is that of
+    arrival; if several subtasks race for it, a ``MistakeWarning`` says so.
+    """
     return Aggregate("first", column_or_expression("first", column))
 
 
 def last(column: str | Expr) -> Aggregate:
-    """Take the value of the last row that has one: in event time, and of one exact time as they came."""
+    """Take the value of the last row that has one, in event time.
+
+    Rows of one exact time keep the order of their file or partition. If they lie in several, the one that arrives last
+    counts: give them times that differ, or rank them by a column (`top_n`). Without event time the order is that of
+    arrival; if several subtasks race for it, a ``MistakeWarning`` says so.
+    """
     return Aggregate("last", column_or_expression("last", column))
 
 
