@@ -11,6 +11,7 @@ rounds. CPU time is that of the process, or of the workers and this process, whi
 ``sessions``     over the same: ten records, then nothing for ten seconds
 ``interval``     two streams joined by key, each record with the one of its millisecond; in two worker processes
 ``group``        a count by key over changes, each of which changes a row of the result
+``regroup``      a sum over these counts: each record changes a row of its input
 ``join``         a regular join by key of two tables that only grow, each row with the one of its millisecond
 ``async``        a coroutine function that sleeps for 10 ms for each of a hundredth of the records, 100 at a time
 """
@@ -87,6 +88,12 @@ def group(env: fn.Environment, options: argparse.Namespace) -> None:
     steady(env, options.records).as_changes().key_by(0).count().to_stream().sink_to(Discard())
 
 
+def regroup(env: fn.Environment, options: argparse.Namespace) -> None:
+    """Sum the counts of ten keys each: updates come in, and updates go out."""
+    counts = steady(env, options.records).as_changes().key_by(0).count()
+    counts.key_by(lambda count: count[0] // 10).sum(1).to_stream().sink_to(Discard())
+
+
 def join(env: fn.Environment, options: argparse.Namespace) -> None:
     """Join two tables, each of half of the records."""
     left, right = (steady(env, options.records // 2).as_changes() for _ in range(2))
@@ -115,6 +122,7 @@ JOBS: dict[str, tuple[Job, int]] = {
     "sessions": (windows(bursts, lambda: fn.Session("5s")), 0),
     "interval": (interval, 2),
     "group": (group, 0),
+    "regroup": (regroup, 0),
     "join": (join, 0),
     "async": (calls, 0),
 }

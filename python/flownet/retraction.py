@@ -14,18 +14,11 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Protocol
 
-from .changes import Change, RowKind, identity_of
+from .changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Change, RowKind, identity_of
 from .errors import RetractionError
 from .numpy_scalars import plain
 from .state import MapState, MapStateDescriptor, OpenContext
 from .update_steps import OneInput, TwoInputs, without_cancelled
-
-INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = (
-    RowKind.INSERT,
-    RowKind.UPDATE_BEFORE,
-    RowKind.UPDATE_AFTER,
-    RowKind.DELETE,
-)
 
 
 class Retractable(Protocol):
@@ -69,9 +62,27 @@ class Grouped(OneInput):
         after = aggregate.result(accumulator)
         if not rows:
             return [Change(INSERT, (ctx.key, after))]
-        if _are_equal(before, after):
-            return ()
-        return [Change(UPDATE_BEFORE, (ctx.key, before)), Change(UPDATE_AFTER, (ctx.key, after))]
+        return _update(ctx.key, before, after)
+
+    def update(self, side: int, old: Change[Any], new: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
+        """Take the new row in and the old one out, and look at the result once."""
+        aggregate, state = self._aggregate, ctx.state
+        rows = state.get("rows", 0)
+        if not rows:
+            raise unknown(old)
+        accumulator = state["accumulator"]
+        before = aggregate.result(accumulator)
+        accumulator = aggregate.retract(accumulator, old.value)
+        # Of the only row nothing is left, not even the rounding error of a sum.
+        accumulator = aggregate.add(accumulator if rows > 1 else aggregate.create(), new.value)
+        state["accumulator"] = accumulator
+        return _update(ctx.key, before, aggregate.result(accumulator))
+
+
+def _update(key: Any, before: Any, after: Any) -> Iterable[Change[Any]]:
+    if before == after or _are_same(before, after):
+        return ()
+    return [Change(UPDATE_BEFORE, (key, before)), Change(UPDATE_AFTER, (key, after))]
 
 
 class Counted:
@@ -215,7 +226,15 @@ class Outermost:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    return bool(one == other) or identity_of(one) == identity_of(other)
+    return bool(one == other) or _are_same(one, other)
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    # Only a NaN, or a row that holds one, is not equal to itself.
+    return type(one) not in _EQUAL_TO_THEMSELVES and identity_of(one) == identity_of(other)
+
+
+_EQUAL_TO_THEMSELVES = frozenset({bool, bytes, int, str, type(None)})
 
 
 def _is_nan(value: Any) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from .changes import Change, RowKind, identity_of
+from .changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Change, identity_of
 from .functions import KeyedCoProcessFunction, KeyedFunction, KeyedProcessFunction
 
 WAIT_MS: Final = 100
@@ -42,26 +42,29 @@ class UpdateSteps(KeyedFunction[Any, Any]):
     def take(self, side: int, change: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
         """Take a change of one input; the old row of an update waits."""
         old = _take_old_row(ctx)
-        if change.kind is RowKind.UPDATE_BEFORE:
-            gone = self._deleted(old, ctx)
+        if change.kind is UPDATE_BEFORE:
+            gone = () if old is None else self._deleted(old, ctx)
             _keep_old_row(side, change.value, ctx)
             return gone
         if old is None:
             return self.step(side, change, ctx)
-        if old.side != side or change.kind is not RowKind.UPDATE_AFTER:
+        if old.side != side or change.kind is not UPDATE_AFTER:
             return [*self._deleted(old, ctx), *self.step(side, change, ctx)]
-        before = Change(RowKind.UPDATE_BEFORE, old.row)
-        return _difference([*self.step(side, before, ctx), *self.step(side, change, ctx)])
+        return self.update(side, Change(UPDATE_BEFORE, old.row), change, ctx)
+
+    def update(self, side: int, old: Change[Any], new: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
+        """Take both records of an update and emit how the result differs."""
+        return _difference([*self.step(side, old, ctx), *self.step(side, new, ctx)])
 
     def on_timer(self, timestamp_ms: int, ctx: Any) -> Iterable[Change[Any]]:
         """Stop waiting for the new row."""
         old = _take_old_row(ctx)
         if old is not None and old.timestamp_ms is not None:
             ctx._as_of(old.timestamp_ms)
-        return self._deleted(old, ctx)
+        return () if old is None else self._deleted(old, ctx)
 
-    def _deleted(self, old: OldRow | None, ctx: Any) -> list[Change[Any]]:
-        return [] if old is None else list(self.step(old.side, Change(RowKind.DELETE, old.row), ctx))
+    def _deleted(self, old: OldRow, ctx: Any) -> list[Change[Any]]:
+        return list(self.step(old.side, Change(DELETE, old.row), ctx))
 
 
 class OneInput(UpdateSteps, KeyedProcessFunction[Any, Any, Any]):
@@ -69,7 +72,9 @@ class OneInput(UpdateSteps, KeyedProcessFunction[Any, Any, Any]):
 
     def process(self, value: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
         """Take a change."""
-        return self.take(0, value, ctx)
+        if value.kind is UPDATE_BEFORE or _STATE in ctx.state:
+            return self.take(0, value, ctx)
+        return self.step(0, value, ctx)
 
 
 class TwoInputs(UpdateSteps, KeyedCoProcessFunction[Any, Any, Any, Any]):
@@ -106,12 +111,12 @@ def _difference(changes: list[Change[Any]]) -> Iterator[Change[Any]]:
     new = [change.value for change in kept if change.adds]
     for before, after in zip_longest(old, new, fillvalue=_MISSING):
         if after is _MISSING:
-            yield Change(RowKind.DELETE, before)
+            yield Change(DELETE, before)
         elif before is _MISSING:
-            yield Change(RowKind.INSERT, after)
+            yield Change(INSERT, after)
         else:
-            yield Change(RowKind.UPDATE_BEFORE, before)
-            yield Change(RowKind.UPDATE_AFTER, after)
+            yield Change(UPDATE_BEFORE, before)
+            yield Change(UPDATE_AFTER, after)
 
 
 _MISSING: Final = object()
@@ -119,7 +124,7 @@ _MISSING: Final = object()
 
 def _keep_old_row(side: int, row: Any, ctx: Any) -> None:
     timestamp_ms, until_ms = ctx._event_time_ms(), ctx.now_ms() + WAIT_MS
-    ctx.state[_STATE] = tuple(OldRow(side, row, timestamp_ms, until_ms))
+    ctx.state[_STATE] = (side, row, timestamp_ms, until_ms)
     ctx.register_processing_time_timer(until_ms)
     if timestamp_ms is not None:
         ctx.register_event_time_timer(timestamp_ms)
