@@ -72,7 +72,8 @@ class Environment(RowSources):
         Default: False.
     network_memory
         Memory of a worker for buffers, ``"64MiB"`` or a number of bytes. Never exceeded, but for 512 bytes a buffer
-        that keep buffers apart in the caches. Default: 64 MiB.
+        that keep buffers apart in the caches. A job whose tasks need more is refused. None: the plan decides, before
+        the job starts; each worker has 64 MiB, or as much as its tasks need if that is more. Default: None.
     segment_size
         Size of a buffer, ``"32KiB"`` or a number of bytes. Default: 32 KiB.
     exclusive_buffers
@@ -187,7 +188,7 @@ class Environment(RowSources):
         max_parallelism: int | Unset | None = UNSET,
         codec: Literal["typed", "pickle"] | Unset = UNSET,
         object_reuse: bool | Unset = UNSET,
-        network_memory: str | int | Unset = UNSET,
+        network_memory: str | int | Unset | None = UNSET,
         segment_size: str | int | Unset = UNSET,
         exclusive_buffers: int | Unset = UNSET,
         floating_buffers: int | Unset = UNSET,
@@ -663,7 +664,7 @@ class Environment(RowSources):
         >>> sink = env.from_collection(["to be"]).flat_map(str.split).print()
         >>> print(env.explain())
         task 1  from_collection -> flat_map -> print    parallelism 1
-        buffers: needs 0, wants 0 of 2048 (32 KiB each) in this process
+        buffers: needs 0, wants 0 of 2048 (32 KiB each, 64 MiB) in this process
         """
         settings, parallelism = self._settings(workers)
         plan = self._dataflow.describe(parallelism, settings["workers"])
@@ -802,10 +803,6 @@ class Environment(RowSources):
         given = self._given if workers is None else {**self._given, "workers": workers}
         settings = config.resolve(given, self._overrides)
         return settings, cast(int, settings["parallelism"])
-
-    def _network_memory_bytes(self) -> int:
-        """Bytes of buffers that a worker may use."""
-        return int(self._settings(None)[0]["network_memory"])
 
     def _override(self, settings: dict[str, str]) -> None:
         """Take settings of the command line; they win over all others."""

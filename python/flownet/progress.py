@@ -20,19 +20,16 @@ class Progress:
     ----------
     stream
         Where to write; in place if it is a terminal.
-    memory_bytes
-        Memory of a worker for buffers, shown as the bound that it is.
     """
 
-    def __init__(self, stream: TextIO, memory_bytes: int) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._lines = Lines(stream)
-        self._memory_bytes = memory_bytes
         self._last_line_at = 0.0
 
     def show(self, status: JobStatus) -> None:
         """Show ``status``."""
         if self._lines.in_place:
-            self._lines.rewrite(status_lines(status, self._memory_bytes))
+            self._lines.rewrite(status_lines(status))
         elif status.seconds - self._last_line_at >= _SECONDS_BETWEEN_LINES:
             self._last_line_at = status.seconds
             self._lines.add(_one_line(status))
@@ -47,11 +44,11 @@ class Progress:
         self._lines.clear()
 
 
-def status_lines(status: JobStatus, memory_bytes: int) -> list[str]:
+def status_lines(status: JobStatus) -> list[str]:
     """Lines that show ``status``: the job, a line for each task, the bottleneck, and what a stalled job waits for."""
     workers = "in this process" if status.workers == 0 else _count(status.workers, "worker")
     subtasks = _count(sum(task.parallelism for task in status.tasks), "subtask")
-    bound = f"memory bound {format_size(memory_bytes)}{'/worker' if status.workers else ''}"
+    bound = f"memory bound {format_size(status.network_memory_bytes)}{'/worker' if status.workers else ''}"
     lines = [f"{status.name}  {status.state.upper()}  {workers}  {subtasks}  {bound}  {status.seconds:.1f} s"]
     width = max((len(task.name) for task in status.tasks), default=0)
     lines += [_task_line(task, width) for task in status.tasks]

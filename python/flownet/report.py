@@ -276,6 +276,8 @@ class JobStatus:
     """The last 100 of these, the oldest first."""
     metrics: tuple[UserMetric, ...] = ()
     """What functions count by ``ctx.metrics``, over all subtasks; without gauges (see `Job.sample`)."""
+    network_memory_bytes: int = 0
+    """Bytes of buffers that a worker may use at most; where workers differ, of the one that has most."""
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *text_table(_table(self)), *_remarks(self)])

@@ -171,3 +171,28 @@ class Graph:
 @pytest.mark.parametrize("seed", range(24))
 def test_any_dataflow_gets_on_with_what_it_needs(seed: int) -> None:
     Graph(seed).run(times=1 if seed % 4 else 4)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_job_that_needs_more_than_the_least_memory_gets_it_and_says_so(workers: int) -> None:
+    segment = 4 << 20
+    env = fn.Environment(parallelism=12, segment_size=segment)
+    counts = env.from_collection(range(1000)).rebalance().map(lambda n: n % 10).key_by(lambda n: n).count().collect()
+    buffers = max(int(count) for count in re.findall(r"needs (\d+)", env.explain(workers)))
+    assert buffers * segment > 64 << 20
+    assert f"{buffers} (4096 KiB each, {buffers * 4} MiB)" in env.explain(workers)
+    result = env.execute(workers)
+    assert sorted(count for _, count in counts)[-10:] == [100] * 10
+    assert result.network_memory_bytes == buffers * segment
+
+
+def test_memory_that_is_set_is_a_limit_also_where_the_plan_needs_more() -> None:
+    env = fn.Environment(parallelism=12, segment_size="4MiB", network_memory="64MiB")
+    env.from_collection(range(1000)).rebalance().map(str).key_by(len).count().collect()
+    assert "refused: " in env.explain()
+    with pytest.raises(fn.errors.InsufficientBuffersError, match="raise network_memory to") as refused:
+        env.execute()
+    assert refused.value.total == 16
+    small = fn.Environment(parallelism=2)
+    small.from_collection(range(1000)).rebalance().map(str).print()
+    assert "of 2048 (32 KiB each, 64 MiB)" in small.explain()

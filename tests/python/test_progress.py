@@ -16,7 +16,15 @@ from flownet.report import JobResult, JobStatus, TaskReport
 def status(seconds: float = 2.0) -> JobStatus:
     read = TaskReport("read_text -> flat_map", 2, 80_000, 3_800_000, 40_000, 0, 0, 0.97, 0.02, 0.01, 0.99)
     count = TaskReport("window(5 s) count", 2, 3_800_000, 10, 1_900_000, 9 << 20, 9 << 20, 0.61, 0.0, 0.39, 0.7)
-    return JobStatus("wordcount", "running", 2, seconds, (read, count), "read_text -> flat_map (97 % busy)")
+    return JobStatus(
+        "wordcount",
+        "running",
+        2,
+        seconds,
+        (read, count),
+        "read_text -> flat_map (97 % busy)",
+        network_memory_bytes=64 << 20,
+    )
 
 
 class Terminal(io.StringIO):
@@ -25,7 +33,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_status_is_the_job_a_line_a_task_and_the_bottleneck() -> None:
-    assert status_lines(status(), 64 << 20) == [
+    assert status_lines(status()) == [
         "wordcount  RUNNING  2 workers  4 subtasks  memory bound 64 MiB/worker  2.0 s",
         "  read_text -> flat_map  2x   40.0 k/s  busy  97%  pressured   2%  idle   1%",
         "  window(5 s) count      2x   1.90 M/s  busy  61%  pressured   0%  idle  39%",
@@ -35,9 +43,9 @@ def test_a_status_is_the_job_a_line_a_task_and_the_bottleneck() -> None:
 
 def test_a_job_that_stands_still_says_so_below_its_bottleneck() -> None:
     stalled = dataclasses.replace(status(5.5), stalled="nothing has moved for 12 s although records wait: worker 2")
-    assert status_lines(stalled, 64 << 20)[-1] == f"  stalled: {stalled.stalled}"
+    assert status_lines(stalled)[-1] == f"  stalled: {stalled.stalled}"
     stream = io.StringIO()
-    Progress(stream, 64 << 20).show(stalled)
+    Progress(stream).show(stalled)
     assert stream.getvalue().endswith(f"  stalled: {stalled.stalled}\n")
 
 
@@ -46,7 +54,7 @@ def test_event_time_is_shown_with_its_lag_and_late_records_are() -> None:
     first = dataclasses.replace(now.tasks[0], watermark_ms=1_000_000_000_000, watermark_lag_seconds=4.25)
     second = dataclasses.replace(first, name="window", watermark_lag_seconds=-7200.0, late_records=3)
     ended = dataclasses.replace(first, watermark_ms=2**63 - 1, watermark_lag_seconds=None)
-    lines = status_lines(dataclasses.replace(now, tasks=(first, second, ended)), 64 << 20)
+    lines = status_lines(dataclasses.replace(now, tasks=(first, second, ended)))
     assert lines[4:6] == [
         "  event time of read_text -> flat_map: 2001-09-09 01:46:40, 4.2 s behind the wall clock",
         "  event time of window: 2001-09-09 01:46:40, 2:00:00 h ahead of the wall clock, late 3",
@@ -58,12 +66,12 @@ def test_a_source_that_waits_for_others_says_so() -> None:
     now = status()
     waiting = dataclasses.replace(now.tasks[0], idle=0.9, aligning=0.85)
     shown = dataclasses.replace(now, tasks=(waiting, *now.tasks[1:]))
-    assert "  read_text -> flat_map waits for the sources it is aligned with, 85% of the time" in status_lines(shown, 1)
+    assert "  read_text -> flat_map waits for the sources it is aligned with, 85% of the time" in status_lines(shown)
 
 
 def test_what_is_told_stays_above_what_is_rewritten() -> None:
     terminal = Terminal()
-    progress = Progress(terminal, 64 << 20)
+    progress = Progress(terminal)
     progress.show(status())
     progress.tell("two\nlines")
     progress.show(status())
@@ -74,7 +82,7 @@ def test_what_is_told_stays_above_what_is_rewritten() -> None:
 
 def test_on_a_terminal_the_lines_are_rewritten_in_place() -> None:
     terminal = Terminal()
-    progress = Progress(terminal, 64 << 20)
+    progress = Progress(terminal)
     progress.show(status())
     progress.show(status())
     progress.clear()
@@ -87,7 +95,7 @@ def test_on_a_terminal_the_lines_are_rewritten_in_place() -> None:
 def test_lines_that_are_wider_than_the_terminal_are_cut_and_leave_nothing_behind(name: str) -> None:
     """Letters of two columns too: what the terminal wraps, the next rewriting would not find."""
     terminal = Terminal()
-    progress = Progress(terminal, 64 << 20)
+    progress = Progress(terminal)
     wide = dataclasses.replace(status().tasks[0], name=name)
     for _ in range(3):
         progress.show(dataclasses.replace(status(), tasks=(wide, wide)))
@@ -103,7 +111,7 @@ def test_lines_that_are_wider_than_the_terminal_are_cut_and_leave_nothing_behind
 
 def test_elsewhere_a_line_is_added_now_and_then() -> None:
     stream = io.StringIO()
-    progress = Progress(stream, 64 << 20)
+    progress = Progress(stream)
     for seconds in (0.5, 5.2, 6.0, 9.9, 10.4):
         progress.show(status(seconds))
     progress.clear()
@@ -134,7 +142,7 @@ def test_what_the_terminal_shows_of_ctrl_c_does_not_keep_lines_from_being_taken_
             return True
 
     terminal = Terminal()
-    progress = Progress(terminal, 64 << 20)
+    progress = Progress(terminal)
     progress.show(status())
     shown = len(terminal.getvalue())
     # The cursor stands behind a ^C: what follows has to begin at the left.

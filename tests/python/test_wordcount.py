@@ -60,7 +60,7 @@ def test_totals_forget_rare_words_where_memory_must_stay_flat() -> None:
 
 
 def test_live_windows_are_shown_once_their_results_stop_coming(capsys: pytest.CaptureFixture[str]) -> None:
-    windows, progress = LiveWindows(top=2), Progress(sys.stderr, 64 << 20)
+    windows, progress = LiveWindows(top=2), Progress(sys.stderr)
     windows.extend([("a", 1), ("b", 3)])
     windows.show_if_quiet(progress)
     windows.extend([("a", 1), ("c", 1)])

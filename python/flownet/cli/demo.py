@@ -18,7 +18,7 @@ from ..sources import files_of
 from ..streams.stream import Stream
 from ..units import format_value
 from ..window import Tumbling
-from .run import overrides, progress_of, watch
+from .run import overrides, watch
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -191,7 +191,7 @@ def _bounded(options: argparse.Namespace, env: Environment, text: Text, window: 
     totals = Totals(None if is_exact else _REMEMBERED_WORDS)
     _sink(count_words(env.read_text(text.paths, errors="replace"), window), totals, options.throttle)
     with env.execute_async() as job:
-        result, code = watch(job, progress_of(env))
+        result, code = watch(job, Progress(sys.stderr))
     print(f"\ntop {options.top} of {'' if is_exact else 'more than '}{len(totals.counts):,} different words")
     for word, count in totals.counts.most_common(options.top):
         print(f"{count:12,}  {word}")
@@ -202,7 +202,7 @@ def _bounded(options: argparse.Namespace, env: Environment, text: Text, window: 
 def _live(options: argparse.Namespace, env: Environment, lines: Stream[str], window: Tumbling) -> int:
     windows = LiveWindows(options.top)
     _sink(count_words(lines, window), windows, options.throttle)
-    progress = progress_of(env)
+    progress = Progress(sys.stderr)
     print(f"words of {options.socket} by windows of {window}; Ctrl-C ends", flush=True)
     with env.execute_async() as job:
         result, code = watch(job, progress, lambda: windows.show_if_quiet(progress))

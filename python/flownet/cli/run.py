@@ -186,11 +186,6 @@ class _Viewer(Watcher):
             print(text, file=sys.stderr)
 
 
-def progress_of(env: Environment) -> Progress:
-    """Make what shows the progress of a job of ``env``."""
-    return Progress(sys.stderr, env._network_memory_bytes())
-
-
 def _run(options: argparse.Namespace) -> int:
     settings = _checkpoints(options) | overrides(options)
     env = load_environment(options.target, options.arguments)
@@ -250,7 +245,7 @@ def _explain(options: argparse.Namespace) -> int:
 def _progress(env: Environment, options: argparse.Namespace) -> Progress | None:
     """No progress where the records themselves are printed: the two would overwrite each other."""
     prints = any(node.kind == "print" for node in env._dataflow.nodes)
-    return None if prints or options.json else progress_of(env)
+    return None if prints or options.json else Progress(sys.stderr)
 
 
 _SECONDS_BETWEEN_LOOKS = 0.5

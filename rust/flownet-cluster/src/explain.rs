@@ -27,8 +27,6 @@ pub struct Explanation {
     pub feedback: Vec<Feedback>,
     /// Buffers of each process that runs tasks.
     pub demands: Vec<WorkerDemand>,
-    /// Buffers each process has.
-    pub total_buffers: usize,
     /// Bytes of one.
     pub segment_bytes: usize,
     /// How long a record may wait in a buffer.
@@ -50,6 +48,8 @@ pub struct WorkerDemand {
     pub needed: usize,
     /// Buffers beyond which more would not be used.
     pub wanted: usize,
+    /// Buffers that it has.
+    pub total: usize,
 }
 
 /// Explains `dataflow` under `settings`. A plan that does not fit its memory is
@@ -69,11 +69,20 @@ impl Plan {
         for task in &self.tasks {
             let worker = task.worker;
             let buffers = buffers_needed(&task.spec, worker, &config);
-            let demand = demands.entry(worker).or_insert(WorkerDemand { worker, needed: 0, wanted: 0 });
+            let demand = demands.entry(worker).or_insert(WorkerDemand { worker, needed: 0, wanted: 0, total: 0 });
             demand.needed += buffers.min;
             demand.wanted += buffers.max;
         }
+        for demand in demands.values_mut() {
+            demand.total = settings.segments(demand.needed);
+        }
         demands.into_values().collect()
+    }
+
+    /// Network memory of the process that has most.
+    pub(crate) fn network_memory_bytes(&self, settings: &JobSettings) -> usize {
+        let largest = self.demands(settings).iter().map(|demand| demand.total).max();
+        largest.unwrap_or_else(|| settings.segments(0)).saturating_mul(settings.segment_bytes)
     }
 
     /// Whether the minimum of every process fits its memory.
@@ -83,13 +92,13 @@ impl Plan {
     pub fn check_buffers(&self, settings: &JobSettings) -> Result<(), PlanError> {
         let demands = self.demands(settings);
         let Some(largest) = demands.iter().rev().max_by_key(|demand| demand.needed) else { return Ok(()) };
-        if largest.needed <= settings.segments() {
+        if largest.needed <= largest.total {
             return Ok(());
         }
         Err(PlanError::InsufficientBuffers {
             worker: largest.worker,
             needed: largest.needed,
-            total: settings.segments(),
+            total: largest.total,
             segment_bytes: settings.segment_bytes,
             memory_bytes: largest.needed.saturating_mul(settings.segment_bytes),
         })
@@ -153,7 +162,6 @@ impl Explanation {
             exchanges: plan.exchanges.clone(),
             feedback: plan.feedback.clone(),
             demands: plan.demands(settings),
-            total_buffers: settings.segments(),
             segment_bytes: settings.segment_bytes,
             buffer_timeout: settings.buffer_timeout,
             max_in_flight_time: settings.max_in_flight_time,
@@ -211,7 +219,12 @@ impl Explanation {
             bytes if bytes % 1024 == 0 => format!("{} KiB", bytes / 1024),
             bytes => format!("{bytes} bytes"),
         };
-        writeln!(f, "buffers: needs {needed}, wants {wanted} of {} ({size} each) {place}", self.total_buffers)
+        // Workers with more tasks may have more.
+        let (total, least) = (most(|demand| demand.total), demands.iter().map(|demand| demand.total).min());
+        let (total, least) = (total.unwrap_or(0), least.unwrap_or(0));
+        let totals = if least < total { format!("{least} to {total}") } else { total.to_string() };
+        let memory = memory_text(total.saturating_mul(self.segment_bytes));
+        writeln!(f, "buffers: needs {needed}, wants {wanted} of {totals} ({size} each, {memory}) {place}")
     }
 }
 
@@ -253,6 +266,14 @@ fn bytes_text(bytes: u64) -> String {
     }
 }
 
+/// About how many bytes these are, for people.
+fn memory_text(bytes: usize) -> String {
+    match bytes.div_ceil(1 << 20) {
+        0 | 1 => format!("{} KiB", bytes.div_ceil(1 << 10)),
+        mebibytes => format!("{mebibytes} MiB"),
+    }
+}
+
 fn time_text(time: Duration) -> String {
     match time.as_micros() {
         micros if micros % 1_000_000 == 0 => format!("{} s", micros / 1_000_000),
@@ -279,7 +300,9 @@ mod tests {
         assert_eq!(lines[0], "task 1  read_text -> flat_map    parallelism 2");
         assert_eq!(lines[1], "   | keyed, 2 x 2 = 4 channels, credit, up to 1 s in flight, buffer timeout 10 ms");
         assert_eq!(lines[2], "task 2  count -> print           parallelism 2");
-        assert!(lines[3].starts_with("buffers: needs ") && lines[3].ends_with(" of 2048 (32 KiB each) a worker"));
+        assert!(
+            lines[3].starts_with("buffers: needs ") && lines[3].ends_with(" of 2048 (32 KiB each, 64 MiB) a worker")
+        );
         assert_eq!(lines.len(), 4, "{text}");
     }
 
@@ -328,19 +351,59 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_numbers_and_settings_but_still_explained() {
-        let settings = JobSettings { network_memory_bytes: 2 * 32 * 1024, ..settings() };
+        let settings = JobSettings { network_memory_bytes: Some(2 * 32 * 1024), ..settings() };
         let explanation = explain(&Flow::word_count().0, &settings).unwrap();
         let refusal = explanation.refusal.clone().expect("two buffers are not enough");
         let PlanError::InsufficientBuffers { needed, total: 2, memory_bytes, .. } = refusal else {
             panic!("{refusal}");
         };
         assert_eq!(memory_bytes, needed * 32 * 1024);
-        let enough = JobSettings { network_memory_bytes: memory_bytes, ..settings.clone() };
+        let enough = JobSettings { network_memory_bytes: Some(memory_bytes), ..settings.clone() };
         assert_eq!(explain(&Flow::word_count().0, &enough).unwrap().refusal, None);
         let text = explanation.to_string();
         for word in ["network_memory", "parallelism", "segment_size", "refused: worker 1 needs at least"] {
             assert!(text.contains(word), "{word} in {text}");
         }
+    }
+
+    #[test]
+    fn a_plan_gets_the_memory_it_needs_unless_a_limit_is_set() {
+        let flow = Flow::default().operator("a", 1500).operator("b", 1500).operator("c", 1);
+        let flow = flow.edge("a", "b", Partitioner::KeyGroup).edge("b", "c", Partitioner::Rebalance);
+        let flow = flow.with("a", |task| task.workers = vec![1]).with("b", |task| task.workers = vec![1]);
+        let flow = flow.with("c", |task| task.workers = vec![2]);
+        let explanation = explain(&flow.0, &settings()).unwrap();
+        let totals: Vec<_> = explanation.demands.iter().map(|demand| (demand.needed, demand.total)).collect();
+        // Two for each partition, and one for the gate of the other worker, which has no more than all have.
+        assert_eq!((totals, explanation.refusal.clone()), (vec![(6000, 6000), (1, 2048)], None));
+        let text = explanation.to_string();
+        assert!(text.ends_with(" of 2048 to 6000 (32 KiB each, 188 MiB) a worker\n"), "{text}");
+        let limited = JobSettings { network_memory_bytes: Some(64 << 20), ..settings() };
+        let refused = explain(&flow.0, &limited).unwrap();
+        assert!(matches!(
+            refused.refusal,
+            Some(PlanError::InsufficientBuffers {
+                worker: 1,
+                needed: 6000,
+                total: 2048,
+                memory_bytes: 196_608_000,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn four_hundred_workers_need_no_more_memory_than_four() {
+        let explained = |workers| {
+            let flow = Flow::default().operator("a", workers).operator("b", workers).operator("c", workers);
+            let flow = flow.edge("a", "b", Partitioner::KeyGroup).edge("b", "c", Partitioner::Rebalance);
+            explain(&flow.0, &JobSettings { workers, ..settings() }).unwrap()
+        };
+        let (four, many) = (explained(4), explained(400));
+        assert_eq!((many.demands.len(), &many.refusal), (400, &None));
+        assert_eq!(many.demands[399].needed, four.demands[3].needed);
+        assert!(many.demands.iter().all(|demand| demand.total == 2048));
+        assert!(many.to_string().ends_with("(32 KiB each, 64 MiB) a worker\n"), "{many}");
     }
 
     #[test]

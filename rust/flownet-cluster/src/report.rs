@@ -41,7 +41,6 @@ pub struct JobStatus {
     #[serde(skip)]
     pub exchanges: Vec<Exchange>,
     /// Memory no process exceeds for the data plane.
-    #[serde(skip)]
     pub network_memory_bytes: usize,
     /// Which vertex holds the job up, if one stands out.
     #[serde(serialize_with = "shown::text")]
@@ -77,6 +76,8 @@ pub struct JobReport {
     /// How often nothing moved although records waited, if ever.
     #[serde(rename = "stalled", serialize_with = "shown::text")]
     pub stalls: Option<StallHistory>,
+    /// Memory no process exceeded for the data plane.
+    pub network_memory_bytes: usize,
     /// What its functions count, over all subtasks.
     #[serde(rename = "metrics")]
     pub user_metrics: Vec<UserMetric>,

@@ -86,6 +86,8 @@ pub(crate) struct Deployment {
     /// The same of their region.
     pub(crate) attempt: Attempt,
     pub(crate) settings: JobSettings,
+    /// Segments of the network memory of this worker, for the tasks of all regions.
+    pub(crate) segments: usize,
     pub(crate) tasks: Vec<TaskSpec>,
     /// What each task is to go on from, by its number. None without checkpoints.
     pub(crate) restored: Option<BTreeMap<u32, Restored>>,

@@ -76,9 +76,9 @@ settings! {
     #[serde(with = "micros")]
     "max_in_flight_time" max_in_flight_time: Option<Duration> = Some(Duration::from_secs(1)), duration(MILLISECOND),
         "how long a slow operator may need for what is in flight to it, so how old records get there; `none`: as long as full buffers take";
-    /// A hard ceiling: a job whose minimum does not fit is refused.
-    "network_memory" network_memory_bytes: usize = 64 * MIB, size(MIN_SEGMENT_BYTES, MAX_MEMORY_BYTES),
-        "memory of a worker for buffers; never exceeded";
+    /// A hard ceiling: a job whose minimum does not fit is refused. None: see [`JobSettings::segments`].
+    "network_memory" network_memory_bytes: Option<usize> = None, size(MIN_SEGMENT_BYTES, MAX_MEMORY_BYTES),
+        "memory of a worker for buffers; never exceeded; `none`: 64 MiB, or more if its tasks need more";
     /// Larger segments move more bytes a frame; every channel and subpartition costs whole segments. A payload's length
     /// travels as a `u32`; far larger segments only waste memory.
     "segment_size" segment_bytes: usize = flownet_memory::DEFAULT_SEGMENT_BYTES, size(MIN_SEGMENT_BYTES, 16 * MIB),
@@ -201,10 +201,10 @@ impl JobSettings {
     /// The first setting found wrong, with its value and what is allowed.
     pub fn validate(&self) -> Result<(), SettingsError> {
         self.check_each()?;
-        if self.network_memory_bytes < self.segment_bytes {
+        if let Some(bytes) = self.network_memory_bytes.filter(|bytes| *bytes < self.segment_bytes) {
             return Err(SettingsError::OutOfRange {
                 setting: "network_memory",
-                value: self.network_memory_bytes as u64,
+                value: bytes as u64,
                 min: self.segment_bytes as u64,
                 max: MAX_MEMORY_BYTES as u64,
             });
@@ -240,10 +240,16 @@ impl JobSettings {
         self.checkpoint_unaligned || self.checkpoint_aligned_timeout.is_some()
     }
 
-    /// Segments of the data plane of one process.
+    /// Segments of the data plane of one process whose tasks cannot move with fewer than `needed`.
+    ///
+    /// A limit that the user has set holds, whatever the tasks need. Without one the plan decides before the job starts.
     #[must_use]
-    pub fn segments(&self) -> usize {
-        self.network_memory_bytes / self.segment_bytes.max(1)
+    pub fn segments(&self, needed: usize) -> usize {
+        let segment_bytes = self.segment_bytes.max(1);
+        match self.network_memory_bytes {
+            Some(bytes) => bytes / segment_bytes,
+            None => (LEAST_NETWORK_MEMORY_BYTES / segment_bytes).max(needed),
+        }
     }
 }
 
@@ -253,6 +259,8 @@ const MAX_WORKERS: u32 = 1024;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const MIN_SEGMENT_BYTES: usize = 256;
+/// Of a worker, unless the user has set a limit.
+const LEAST_NETWORK_MEMORY_BYTES: usize = 64 * MIB;
 const MAX_MEMORY_BYTES: usize = 1 << 40;
 const MAX_BUFFERS: u32 = 1 << 20;
 /// How users write [`CheckpointMode`].
@@ -267,7 +275,17 @@ mod tests {
     fn defaults_are_valid_and_give_2048_segments() {
         let settings = JobSettings::default();
         assert_eq!(settings.validate(), Ok(()));
-        assert_eq!(settings.segments(), 2048);
+        assert_eq!((settings.segments(0), settings.segments(2048)), (2048, 2048));
+    }
+
+    #[test]
+    fn segments_follow_the_need_unless_a_limit_is_set() {
+        let settings = JobSettings::default();
+        assert_eq!((settings.segments(2049), settings.segments(100_000)), (2049, 100_000));
+        let limited = JobSettings { network_memory_bytes: Some(64 * MIB), ..settings };
+        assert_eq!((limited.segments(0), limited.segments(2049)), (2048, 2048));
+        let largest = JobSettings { segment_bytes: 16 * MIB, ..JobSettings::default() };
+        assert_eq!((largest.segments(0), largest.segments(5)), (4, 5));
     }
 
     #[test]
@@ -282,7 +300,7 @@ mod tests {
 
     #[test]
     fn memory_smaller_than_one_segment_is_refused() {
-        let settings = JobSettings { network_memory_bytes: 1024, ..JobSettings::default() };
+        let settings = JobSettings { network_memory_bytes: Some(1024), ..JobSettings::default() };
         assert!(matches!(
             settings.validate(),
             Err(SettingsError::OutOfRange { setting: "network_memory", min: 32_768, .. })

@@ -71,7 +71,7 @@ impl Tracker {
             job_name: settings.job_name.clone(),
             vertices: vertices.collect(),
             exchanges: plan.exchanges.clone(),
-            network_memory_bytes: settings.network_memory_bytes,
+            network_memory_bytes: plan.network_memory_bytes(settings),
             segment_bytes: settings.segment_bytes as u64,
             tasks: tasks.collect(),
             workers: BTreeMap::new(),
@@ -272,7 +272,16 @@ impl Tracker {
         let stalls = self.stalls.history(elapsed);
         let history = self.history.clone();
         let user_metrics = self.user_metrics();
-        JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck, stalls, user_metrics, history }
+        JobReport {
+            job_name: self.job_name.clone(),
+            elapsed,
+            vertices,
+            bottleneck,
+            stalls,
+            network_memory_bytes: self.network_memory_bytes,
+            user_metrics,
+            history,
+        }
     }
 
     fn shown(&self, pending: &PendingCheckpoint, elapsed: Duration) -> CheckpointUnderWay {

@@ -19,7 +19,6 @@ pub(crate) struct JobDocument {
     /// Why it failed or was cancelled.
     error: Option<String>,
     exchanges: Vec<Exchange>,
-    network_memory_bytes: usize,
     /// Position among the tasks.
     bottleneck_task: Option<usize>,
     records: u64,
@@ -65,7 +64,6 @@ impl JobDocument {
             outcome: job.view.outcome(),
             error: job.view.failure(),
             exchanges: status.exchanges.clone(),
-            network_memory_bytes: status.network_memory_bytes,
             bottleneck_task: status.bottleneck.as_ref().map(|bottleneck| bottleneck.vertex),
             records,
             records_per_second,
@@ -160,7 +158,7 @@ mod tests {
         let text = settings_text(&JobSettings::default());
         let of = |name: &str| text.get(name).and_then(Value::as_str).map(str::to_owned);
         assert_eq!(of("buffer_timeout").as_deref(), Some("100ms"));
-        assert_eq!(of("network_memory").as_deref(), Some("64MiB"));
+        assert_eq!(of("network_memory").as_deref(), Some("none"));
         assert_eq!(of("segment_size").as_deref(), Some("32KiB"));
         assert_eq!(of("checkpoint_interval").as_deref(), Some("none"));
         assert_eq!(of("flow_control").as_deref(), Some("credit"));

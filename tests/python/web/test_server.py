@@ -362,7 +362,7 @@ def test_the_plan_and_all_settings_are_shown(ui: fn.Ui, client: Client) -> None:
         plan = client.get("/api/v1/jobs/1/plan")
     assert plan["explain"] == explained
     assert plan["settings"]["status_interval"] == "50ms"
-    assert plan["settings"]["network_memory"] == "64MiB"
+    assert plan["settings"]["network_memory"] == "none"
 
 
 def test_metrics_are_read_by_prometheus_own_parser_and_time_sums_to_the_whole(

@@ -168,7 +168,7 @@ impl Agent {
     /// Opens a data plane for a region and builds its tasks; answers where it listens.
     pub(crate) async fn deploy(self: &Arc<Self>, deployment: Deployment) -> Result<SocketAddr, WorkerFault> {
         let factory = self.factory.clone().map_err(WorkerFault::Worker)?;
-        let Deployment { generation, attempt, settings, tasks, restored, has_digests } = deployment;
+        let Deployment { generation, attempt, settings, segments, tasks, restored, has_digests } = deployment;
         // What was here of it before has stopped: an attempt begins anew.
         let part = Arc::<Part>::default();
         self.parts().insert(attempt.region, Arc::clone(&part));
@@ -184,7 +184,7 @@ impl Agent {
                 self.checkpointing((generation, attempt), store, &settings, &tasks, restored).await?
             }
         };
-        let environment = self.open_network(&settings).await?;
+        let environment = self.open_network(&settings, segments).await?;
         let address = environment.local_addr();
         stage.environment = Some(environment.clone());
         let (agent, of) = (Arc::clone(self), Arc::clone(&part));
@@ -371,9 +371,9 @@ impl Agent {
         self.running().all().for_each(TaskHandle::cancel);
     }
 
-    async fn open_network(&self, settings: &JobSettings) -> Result<NetworkEnvironment, WorkerFault> {
+    async fn open_network(&self, settings: &JobSettings, segments: usize) -> Result<NetworkEnvironment, WorkerFault> {
         let failed = |error: &dyn std::fmt::Display| WorkerFault::Worker(error.to_string());
-        let pool = self.running().segments(settings).map_err(|error| failed(&error))?;
+        let pool = self.running().segments(segments, settings.segment_bytes).map_err(|error| failed(&error))?;
         let config = NetworkConfig { bind: self.host, ..network_config(settings) };
         let bind = NetworkEnvironment::bind(config, self.credentials.clone(), pool);
         let bound = self.network.spawn(bind).await.map_err(|error| failed(&error))?;
@@ -499,11 +499,11 @@ impl Running {
     }
 
     /// The network memory that all regions share.
-    fn segments(&mut self, settings: &JobSettings) -> Result<Arc<SegmentPool>, MemoryError> {
+    fn segments(&mut self, total: usize, segment_bytes: usize) -> Result<Arc<SegmentPool>, MemoryError> {
         if let Some(segments) = self.segments.upgrade() {
             return Ok(segments);
         }
-        let segments = SegmentPool::new(settings.segments(), settings.segment_bytes)?;
+        let segments = SegmentPool::new(total, segment_bytes)?;
         self.segments = Arc::downgrade(&segments);
         Ok(segments)
     }

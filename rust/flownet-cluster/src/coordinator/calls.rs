@@ -94,7 +94,8 @@ impl Driver {
         let (generation, settings) = (self.generation, self.job.settings.clone());
         let has_digests = self.checkpoints.as_ref().is_some_and(Checkpoints::signs);
         let attempt = self.attempt_of(region);
-        let deployment = Deployment { generation, attempt, settings, tasks, restored, has_digests };
+        let segments = self.job.segments.get(&worker).copied().unwrap_or_else(|| settings.segments(0));
+        let deployment = Deployment { generation, attempt, settings, segments, tasks, restored, has_digests };
         self.call_in(region, worker, async move |link| {
             let answer = link.deploy(deployment).await?;
             Ok(match answer {

@@ -43,6 +43,8 @@ use crate::{
 pub(super) struct Job {
     pub(super) plan: Plan,
     pub(super) settings: JobSettings,
+    /// Segments of the network memory of each worker, as the plan needs them.
+    pub(super) segments: BTreeMap<u32, usize>,
     pub(super) launcher: Launcher,
     pub(super) credentials: Credentials,
     pub(super) factory: Arc<dyn ChainFactory>,

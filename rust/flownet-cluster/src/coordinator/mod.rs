@@ -94,7 +94,8 @@ impl Coordinator {
             without_uid: without_uid_in(&plan),
         });
         let log = Arc::new(Log::default());
-        let job = Arc::new(Job { plan, settings, launcher, credentials, factory, log });
+        let segments = plan.demands(&settings).iter().map(|demand| (demand.worker, demand.total)).collect();
+        let job = Arc::new(Job { plan, settings, segments, launcher, credentials, factory, log });
         let (sender, receiver) = mpsc::unbounded_channel();
         let events = Events { sender: sender.clone(), receiver };
         let verdict = Verdict(Arc::clone(&board));

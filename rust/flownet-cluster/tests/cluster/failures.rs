@@ -227,7 +227,7 @@ fn strangers_on_the_control_port_are_refused_and_the_job_goes_on() {
 #[test]
 fn a_job_that_does_not_fit_its_memory_is_refused_before_anything_starts() {
     let rig = Rig::new();
-    let settings = JobSettings { network_memory_bytes: 3 * 32 * 1024, ..settings(2) };
+    let settings = JobSettings { network_memory_bytes: Some(3 * 32 * 1024), ..settings(2) };
     match rig.submit_to(&sums(10, 2), settings, worker_command("normal")) {
         Err(error @ ClusterError::Plan(PlanError::InsufficientBuffers { total: 3, .. })) => {
             let text = error.to_string();
@@ -244,12 +244,12 @@ fn the_least_memory_that_is_accepted_is_enough_to_finish() {
     for (workers, parallelism) in [(0, 2), (2, 2), (2, 32)] {
         let flow = sums(20_000, parallelism);
         rig.clear_collected();
-        let starved = JobSettings { network_memory_bytes: 32 * 1024, ..settings(workers) };
+        let starved = JobSettings { network_memory_bytes: Some(32 * 1024), ..settings(workers) };
         let explanation = flownet_cluster::explain(&flow, &starved).expect("a plan");
         let Some(PlanError::InsufficientBuffers { memory_bytes, .. }) = explanation.refusal else {
             panic!("{explanation}");
         };
-        let least = JobSettings { network_memory_bytes: memory_bytes, ..settings(workers) };
+        let least = JobSettings { network_memory_bytes: Some(memory_bytes), ..settings(workers) };
         let job = rig.submit(&flow, least);
         let ended = job.wait(Some(PATIENCE)).expect("the job moves");
         ended.expect("a finished job");

@@ -123,7 +123,7 @@ pub(crate) fn settings(workers: u32) -> JobSettings {
     JobSettings {
         workers,
         buffer_timeout: Some(Duration::from_millis(5)),
-        network_memory_bytes: 8 << 20,
+        network_memory_bytes: Some(8 << 20),
         ..JobSettings::default()
     }
 }
