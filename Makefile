@@ -34,6 +34,7 @@ SIM := --profile simulate -p flownet-sim --features planted-bugs
 SEEDS ?= 100000
 FROM ?= 0
 WORKERS ?= 1000
+MESH ?= 80
 
 .DEFAULT_GOAL := help
 
@@ -86,6 +87,11 @@ test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests o
 		$(CARGO) test --quiet $(CHECKED) $(RUST_PACKAGES) --exclude flownet-sim \
 			&& echo "skipped: the unit tests of flownet-python need a libpython to link (Debian: apt-get install libpython3-dev)"; \
 	fi
+
+.PHONY: test-mesh
+test-mesh: ## MESH=80 workers with TLS, each connected to each: how long that takes and how much memory (400: quarter of an hour)
+	FLOWNET_TEST_MESH_WORKERS=$(MESH) $(CARGO) test --quiet $(CHECKED) --workspace --exclude flownet-sim --test cluster \
+		each_of_many -- --nocapture
 
 .PHONY: test-loom
 test-loom: ## model-check what threads share, under all interleavings

@@ -24,8 +24,8 @@ pub(crate) struct NativeFactory {
 
 /// One operator, by its kind.
 enum Native {
-    /// Every number below `count` that is this subtask's; `endless` starts again.
-    Numbers { next: u64, step: u64, count: u64, endless: bool },
+    /// Every number below `count` that is this subtask's; then what `after` says.
+    Numbers { next: u64, step: u64, count: u64, after: AfterNumbers },
     /// Adds up; emits the sum at the end.
     Sum { sum: u64 },
     /// Passes on; fails on the number `at`.
@@ -38,6 +38,16 @@ enum Native {
     Panic,
     /// Keeps everything.
     Collect { into: Collected },
+}
+
+/// Where a source of numbers goes on after its last one.
+#[derive(Clone, Copy)]
+enum AfterNumbers {
+    End,
+    /// From the first number again.
+    StartAgain,
+    /// Nowhere: it is idle until somebody ends it.
+    StayOpen,
 }
 
 struct NativeChain {
@@ -71,7 +81,11 @@ impl NativeFactory {
                 next: u64::from(task.subtask),
                 step: u64::from(task.parallelism),
                 count: number("count"),
-                endless: settings.contains_key("endless"),
+                after: match (settings.contains_key("endless"), settings.contains_key("open")) {
+                    (true, _) => AfterNumbers::StartAgain,
+                    (false, true) => AfterNumbers::StayOpen,
+                    (false, false) => AfterNumbers::End,
+                },
             },
             "sum" => Native::Sum { sum: 0 },
             "fail" => Native::Fail { at: number("at"), name: operator.name.clone() },
@@ -145,14 +159,15 @@ impl Chain for NativeChain {
 
     fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         for _ in 0..1000 {
-            let Native::Numbers { next, step, count, endless } = &mut self.operator else {
+            let Native::Numbers { next, step, count, after } = &mut self.operator else {
                 return Err(TaskError::Config("not a source".into()));
             };
             if *next >= *count {
-                if !*endless {
-                    return Ok(SourceStatus::Finished);
+                match after {
+                    AfterNumbers::End => return Ok(SourceStatus::Finished),
+                    AfterNumbers::StartAgain => *next = u64::from(self.subtask),
+                    AfterNumbers::StayOpen => return Ok(SourceStatus::Idle { wake_after: Duration::from_secs(60) }),
                 }
-                *next = u64::from(self.subtask);
             }
             let number = *next;
             *next += *step;

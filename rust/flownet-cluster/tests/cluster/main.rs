@@ -7,6 +7,7 @@ mod failures;
 mod rig;
 mod runs;
 mod stalls;
+mod wide;
 
 use std::{
     io::{Read, Write},

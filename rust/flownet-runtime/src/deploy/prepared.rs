@@ -125,7 +125,11 @@ impl PreparedTask {
             let control = input.flow_control.of_channels(input.edge);
             input.channels.iter().map(move |channel| (channel, control))
         });
-        for (index, (channel, control)) in (0..).map(ChannelIndex::new).zip(channels) {
+        let mut channels: Vec<_> = (0..).map(ChannelIndex::new).zip(channels).collect();
+        let producers = channels.iter().map(|(_, (channel, _))| channel.producer_worker);
+        let first = first_to_open(producers, self.worker);
+        channels.rotate_left(first);
+        for (index, (channel, control)) in channels {
             if channel.producer_worker == self.worker {
                 prepared.connect_local(index, channel, &local)?;
             } else {
@@ -397,6 +401,12 @@ impl PreparedGate {
     }
 }
 
+/// Position of the channel that a worker opens first: to the next worker after it. If all workers began with the same
+/// ones, those would have to answer all others at once, while the rest waits for its turn.
+fn first_to_open(mut producers: impl Iterator<Item = u32>, worker: u32) -> usize {
+    producers.position(|producer| producer > worker).unwrap_or(0)
+}
+
 pub(super) fn check(spec: &TaskSpec) -> Result<(), TaskError> {
     let TaskSpec { subtask, parallelism, max_parallelism, .. } = *spec;
     let wrong = if subtask >= parallelism || parallelism.max(max_parallelism) > MAX_PARALLELISM_LIMIT {
@@ -441,4 +451,23 @@ pub(super) fn selector(output: &OutputSpec, spec: &TaskSpec) -> Selector {
 
 pub(super) fn full_name(spec: &TaskSpec) -> String {
     format!("{} ({}/{})", spec.name, spec.subtask + 1, spec.parallelism)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_workers_open_channels_to_the_same_one_first() {
+        for (workers, parallelism) in [(5, 5), (5, 13), (40, 40), (3, 2)] {
+            let producers: Vec<u32> = (0..parallelism).map(|subtask| 1 + subtask % workers).collect();
+            let begins = |worker| producers[first_to_open(producers.iter().copied(), worker)];
+            let first: BTreeSet<u32> = (1..=workers).map(begins).collect();
+            assert_eq!(first.len(), parallelism.min(workers) as usize, "{workers} workers, {parallelism} subtasks");
+        }
+        assert_eq!(first_to_open([3, 1, 2].into_iter(), 9), 0, "all are behind");
+        assert_eq!(first_to_open([].into_iter(), 1), 0);
+    }
 }

@@ -1,0 +1,212 @@
+//! Jobs on many workers, with TLS. Each process hosts as many workers as it may open files for, a thread each: a process
+//! for each of 400 workers would need more memory than a machine for tests has.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use flownet_cluster::{Crew, Enlistment, JobHandle, JobSettings, Launcher, Tls, serve_crew};
+use flownet_net::Credentials;
+use flownet_runtime::{ChainFactory, spec::Partitioner};
+
+use crate::{
+    chains::NativeFactory,
+    rig::{PATIENCE, Rig, end_of, eventually, line, settings},
+};
+
+/// Set in a process that hosts workers: crew, credentials, and its first worker and the one after its last.
+const HOST: &str = "FLOWNET_TEST_HOST";
+/// Workers of the job in which each is connected to each. Not set: too many for every run of the tests.
+const MESH_WORKERS: &str = "FLOWNET_TEST_MESH_WORKERS";
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Files that a process has open for other things, and for each worker, and for each end of a connection: the socket, and
+/// the epoll instance by which it is watched.
+const FILES_OF_A_HOST: u64 = 64;
+const FILES_OF_A_WORKER: u64 = 16;
+const FILES_OF_AN_END: u64 = 2;
+/// A host of more would use threads for what processes do as well.
+const WORKERS_OF_A_HOST: u32 = 100;
+
+/// Not a test but what the processes run; does nothing in the test process.
+#[test]
+fn host_process() {
+    let Ok(given) = std::env::var(HOST) else { return };
+    let words: Vec<&str> = given.split('|').collect();
+    let number = |word: &str| word.parse::<u32>().expect("a number");
+    let enlistment = Enlistment {
+        crew: words[0].parse().expect("an address"),
+        credentials: Credentials::from_text(words[1]).expect("credentials"),
+        worker: 0,
+        attempt: 0,
+        place: String::new(),
+        host: LOCALHOST,
+    };
+    let serve = |worker: u32| {
+        let enlistment = Enlistment { worker, ..enlistment.clone() };
+        thread::spawn(move || {
+            let build = |_: &[u8]| Ok(Arc::new(NativeFactory::default()) as Arc<dyn ChainFactory>);
+            serve_crew(&enlistment, &build).is_ok()
+        })
+    };
+    let workers: Vec<_> = (number(words[2])..number(words[3])).map(serve).collect();
+    let all_went_well = workers.into_iter().all(|worker| worker.join().unwrap_or(false));
+    std::process::exit(if all_went_well { 0 } else { 1 });
+}
+
+/// A crew of many workers in few processes.
+struct Hosts {
+    crew: Arc<Crew>,
+    processes: Vec<Child>,
+}
+
+impl Hosts {
+    /// Starts so many workers. Each may have as many data connections in each direction.
+    fn start(workers: u32, connections: u32) -> Self {
+        let crew = Arc::new(Crew::open(LOCALHOST, Tls::On, None).expect("a crew"));
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let files_of_each = u64::from(connections) * 2 * FILES_OF_AN_END + FILES_OF_A_WORKER;
+        let most = u32::try_from((limit - FILES_OF_A_HOST) / files_of_each).unwrap_or(workers);
+        let each = most.clamp(1, WORKERS_OF_A_HOST);
+        let start = |first: u32| {
+            let after = (first + each).min(workers + 1);
+            let given = format!("{}|{}|{first}|{after}", crew.address(), crew.credentials().to_text());
+            let exe = std::env::current_exe().expect("the test binary");
+            let arguments = ["wide::host_process", "--exact", "--nocapture"];
+            Command::new(exe).args(arguments).env(HOST, given).stdout(Stdio::null()).spawn().expect("a process")
+        };
+        let processes = (1..=workers).step_by(each as usize).map(start).collect();
+        let hosts = Self { crew, processes };
+        assert!(hosts.crew.wait_for(workers as usize, PATIENCE), "all come");
+        hosts
+    }
+
+    fn launcher(&self) -> Launcher {
+        Launcher::Crew { crew: Arc::clone(&self.crew), init: Vec::new() }
+    }
+
+    /// Ends of data connections, which are all TCP connections but those to the crew and the coordinator.
+    fn sockets(&self) -> usize {
+        self.processes.iter().map(|process| sockets_of(process.id())).sum()
+    }
+
+    fn resident_kib(&self) -> u64 {
+        self.processes.iter().map(|process| resident_kib_of(process.id())).sum()
+    }
+
+    /// Lets all workers go; all processes end well.
+    fn close(mut self) {
+        self.crew.close();
+        for process in &mut self.processes {
+            let end = eventually("the end of a process", || process.try_wait().expect("a child"));
+            assert!(end.success(), "{end}");
+        }
+    }
+}
+
+fn sockets_of(pid: u32) -> usize {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("a process").flatten();
+    let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
+
+fn resident_kib_of(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
+    line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number")
+}
+
+/// Few processors serve many workers: they are given time to answer.
+fn patient(workers: u32) -> JobSettings {
+    JobSettings {
+        tls: Tls::On,
+        heartbeat_interval: Duration::from_secs(10),
+        heartbeat_timeout: PATIENCE,
+        launch_timeout: PATIENCE * 10,
+        stop_timeout: PATIENCE * 10,
+        ..settings(workers)
+    }
+}
+
+/// Each worker has tasks; only those that exchange records are connected. Twenty of them are connected each to each.
+#[test]
+fn four_hundred_workers_run_one_job() {
+    let rig = Rig::new();
+    let hosts = Hosts::start(400, 40);
+    let flow = line(
+        &[
+            ("numbers", 400, &[("count", "100000")]),
+            ("sum", 400, &[]),
+            ("sum", 20, &[]),
+            ("sum", 20, &[]),
+            ("collect", 1, &[]),
+        ],
+        &[Partitioner::Forward, Partitioner::Rescale, Partitioner::KeyGroup, Partitioner::Rebalance],
+    );
+    let job = rig.submit_to(&flow, patient(400), hosts.launcher()).expect("a job that can start");
+    let report = end_of(&job).expect("a finished job");
+    assert_eq!(report.vertices[0].parallelism, 400);
+    assert_eq!(report.vertices[1].records_in, 100_000);
+    assert_eq!(report.vertices[1].bytes_tcp, 0, "what goes forward stays on its worker");
+    assert!(report.vertices[2].bytes_tcp > 0);
+    assert_eq!(rig.collected().iter().sum::<u64>(), 100_000 * 99_999 / 2);
+    drop(job);
+    hosts.close();
+    rig.assert_nothing_left();
+}
+
+/// Says how long that takes and how much memory: see `make test-mesh`.
+#[test]
+fn each_of_many_workers_is_connected_to_each() {
+    let Ok(workers) = std::env::var(MESH_WORKERS) else { return };
+    let workers: u32 = workers.parse().expect("a number of workers");
+    let rig = Rig::new();
+    let hosts = Hosts::start(workers, workers);
+    let (sockets, resident_kib) = (hosts.sockets(), hosts.resident_kib());
+    let began = Instant::now();
+    let source = [("count", RECORDS_TEXT), ("open", "")];
+    let flow = line(
+        &[("numbers", workers, &source), ("sum", workers, &[]), ("collect", 1, &[])],
+        &[Partitioner::KeyGroup, Partitioner::Rebalance],
+    );
+    let job = rig.submit_to(&flow, patient(workers), hosts.launcher()).expect("a job that can start");
+    let connections = workers as usize * (workers as usize - 1);
+    wait_for(&job, "a connection of each to each", || hosts.sockets() >= sockets + 2 * connections);
+    let connected = began.elapsed();
+    let more_kib = hosts.resident_kib() - resident_kib;
+    wait_for(&job, "all records", || job.status().vertices[1].records_in == RECORDS);
+    let arrived = began.elapsed();
+    job.stop(true);
+    wait_for(&job, "its end", || job.outcome().is_some());
+    end_of(&job).expect("a finished job");
+    assert_eq!(rig.collected().iter().sum::<u64>(), RECORDS * (RECORDS - 1) / 2);
+    eprintln!(
+        "{workers} workers in {} processes: {connections} connections in {:.1} s, all records in {:.1} s, stopped in {:.1} s; \
+         {:.0} MiB more, {:.1} KiB a connection with both ends",
+        hosts.processes.len(),
+        connected.as_secs_f64(),
+        arrived.as_secs_f64(),
+        (began.elapsed() - arrived).as_secs_f64(),
+        more_kib as f64 / 1024.0,
+        more_kib as f64 / connections as f64
+    );
+    drop(job);
+    hosts.close();
+    rig.assert_nothing_left();
+}
+
+/// Waits as long as the job runs: on few cores many handshakes take their time.
+fn wait_for(job: &JobHandle, what: &str, is_there: impl Fn() -> bool) {
+    while !is_there() {
+        let failed = job.wait(Some(Duration::from_millis(100))).and_then(Result::err);
+        assert!(failed.is_none(), "never saw {what}: {failed:?}");
+    }
+}
+
+/// What goes through a mesh.
+const RECORDS: u64 = 1_000_000;
+const RECORDS_TEXT: &str = "1000000";
