@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
@@ -18,6 +18,7 @@ from .. import config
 from ..errors import ConfigError, FlownetError, LaunchError
 from ..report import JobStatus
 from . import slots
+from .resources import AS_BY_DEFAULT, TaskResources
 from .session import interrupt_raised
 from .stage import Stage
 
@@ -29,6 +30,8 @@ def cluster(
     spark: SparkSession,
     workers: int,
     *,
+    cpus: int | None = None,
+    resources: Mapping[str, int] | None = None,
     address: str | None = None,
     tls: str | None = None,
     launch_timeout: str | timedelta = "60s",
@@ -44,6 +47,14 @@ def cluster(
         A session, classic or Spark Connect, of PySpark 4.0 or later.
     workers
         Number of workers, 1 to 1024. Each takes one task slot of Spark, all at the same time.
+    cpus
+        CPUs of its executor that Spark sets aside for each worker. Subtasks are threads of their worker: what does not
+        run in Python's interpreter, such as rows, uses several. Needs a cluster: ``local[N]`` sets nothing aside. None
+        takes ``spark.task.cpus``. Default: None.
+    resources
+        Other resources that Spark sets aside for each worker, such as ``{"gpu": 1}``. The executors have to be started
+        with them: ``spark.executor.resource.gpu.amount`` and a discovery script. A function learns which ones it has by
+        ``pyspark.TaskContext.get().resources()``. Default: None.
     address
         Numeric address of this machine that the executors reach. None takes ``spark.driver.host``; over Spark Connect
         the address from which this machine reaches the server. Default: None.
@@ -75,7 +86,8 @@ def cluster(
     """
     limit = config.duration_us("launch_timeout", launch_timeout) / 1e6
     count = config.workers("workers", workers)
-    return Cluster(spark, count, address, limit, tls=tls and config.tls("tls", tls))
+    asked = TaskResources.checked(cpus, resources)
+    return Cluster(spark, count, address, limit, tls=tls and config.tls("tls", tls), resources=asked)
 
 
 class Cluster:
@@ -90,6 +102,7 @@ class Cluster:
         *,
         tls: str | None = None,
         result: StructType | None = None,
+        resources: TaskResources = AS_BY_DEFAULT,
     ) -> None:
         self._spark = spark
         self._workers = workers
@@ -97,6 +110,7 @@ class Cluster:
         self._launch_timeout = launch_timeout
         self._tls = tls
         self._result_columns = result
+        self._resources = resources
         self._entered = False
         self._stage: Stage | None = None
         self._ended: Stage | None = None
@@ -168,7 +182,9 @@ class Cluster:
         return self._ended.result()
 
     def _start(self, name: str, tls: str, feed: DataFrame | None = None) -> None:
-        slots.check(self._spark, self._workers, self._launch_timeout)
+        slots.refuse_dynamic_allocation(self._spark, self._workers)
+        profile = self._resources.profile(self._spark)
+        slots.check(self._spark, self._workers, self._launch_timeout, self._resources, profile)
         tls = self._tls or tls
         stage = Stage(
             self._spark,
@@ -178,6 +194,7 @@ class Cluster:
             name,
             feed=feed,
             result=self._result_columns,
+            profile=profile,
             launch_timeout=self._launch_timeout,
         )
         try:

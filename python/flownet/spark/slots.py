@@ -9,13 +9,31 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
 from ..errors import LaunchError
+from .resources import AS_BY_DEFAULT, TaskResources
 from .session import is_connect, is_local
 
 
-def check(spark: SparkSession, workers: int, patience: float) -> None:
+def refuse_dynamic_allocation(spark: SparkSession, workers: int) -> None:
+    """Raise `LaunchError` where executors come and go, as Spark refuses barrier stages there."""
+    allocation: Any = spark.conf.get("spark.dynamicAllocation.enabled", "false")
+    if str(allocation).lower() == "true":
+        raise LaunchError(
+            "Spark runs no barrier stage while executors come and go: set spark.dynamicAllocation.enabled=false and "
+            f"spark.executor.instances so that the executors have {workers} task slots"
+        )
+
+
+def check(
+    spark: SparkSession,
+    workers: int,
+    patience: float,
+    resources: TaskResources = AS_BY_DEFAULT,
+    profile: ResourceProfile | None = None,
+) -> None:
     """Refuse what cannot start.
 
     Parameters
@@ -26,35 +44,36 @@ def check(spark: SparkSession, workers: int, patience: float) -> None:
         Slots needed at once.
     patience
         Seconds that executors which are still starting may take to show up, at most 30 of them.
+    resources
+        What each worker takes.
+    profile
+        The same, as Spark has it.
 
     Raises
     ------
     LaunchError
-        Too few slots, or dynamic allocation, which Spark refuses for barrier stages.
+        Too few slots.
     """
-    allocation: Any = spark.conf.get("spark.dynamicAllocation.enabled", "false")
-    if str(allocation).lower() == "true":
-        raise LaunchError(
-            "Spark runs no barrier stage while executors come and go: set spark.dynamicAllocation.enabled=false and "
-            f"spark.executor.instances so that the executors have {workers} task slots"
-        )
     if is_connect(spark):
         return
     deadline = time.monotonic() + min(patience, _STARTING_SECONDS)
-    while (slots := count(spark)) < workers:
+    while (slots := count(spark, profile)) < workers:
         if is_local(spark) or time.monotonic() >= deadline:
+            each = f", each with {resources}" if profile is not None else ""
             raise LaunchError(
-                f"{workers} workers need {workers} task slots of Spark at once, and {spark.sparkContext.master} has "
-                f"{slots}: {_way_out(spark, slots)}"
+                f"{workers} workers need {workers} task slots of Spark at once{each}, and {spark.sparkContext.master} "
+                f"has {slots}: {_way_out(spark, slots)}"
             )
         time.sleep(0.1)
 
 
-def count(spark: SparkSession) -> int:
-    """Count the tasks that all executors together can run at once."""
+def count(spark: SparkSession, profile: ResourceProfile | None = None) -> int:
+    """Count the tasks of a profile that all executors together can run at once."""
     context: Any = spark.sparkContext._jsc.sc()
-    profile = context.resourceProfileManager().defaultResourceProfile()
-    return int(context.maxNumConcurrentTasks(profile))
+    java: Any = context.resourceProfileManager().defaultResourceProfile()
+    if profile is not None:
+        java = profile._java_resource_profile
+    return int(context.maxNumConcurrentTasks(java))
 
 
 def _way_out(spark: SparkSession, slots: int) -> str:

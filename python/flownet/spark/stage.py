@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -56,6 +57,8 @@ class Stage:
         The DataFrame whose rows the tasks read, or None.
     result
         Columns of the DataFrame that the tasks write, or None.
+    profile
+        What Spark sets aside for each task, or None for what it does by default.
     launch_timeout
         Seconds Spark may take until all workers run.
     """
@@ -70,6 +73,7 @@ class Stage:
         *,
         feed: DataFrame | None = None,
         result: StructType | None = None,
+        profile: ResourceProfile | None = None,
         launch_timeout: float,
     ) -> None:
         self._spark = spark
@@ -77,6 +81,7 @@ class Stage:
         self._name = name
         self._feed = feed
         self._columns = result
+        self._profile = profile
         self._result: DataFrame | None = None
         self._tag = f"flownet-{uuid.uuid4()}"
         self._properties = session.caller_properties(spark)
@@ -197,7 +202,7 @@ class Stage:
         while not self._stopping.wait(self._pause) and not session.is_stopped(self._spark):
             # Over Spark Connect slots cannot be counted. If Spark stops meanwhile, the stage fails with the reason.
             with suppress(Exception):
-                if not session.is_connect(self._spark) and slots.count(self._spark) < self._workers:
+                if not session.is_connect(self._spark) and slots.count(self._spark, self._profile) < self._workers:
                     continue
             return
 
@@ -217,9 +222,10 @@ class Stage:
         body = _body(self.crew.address, self.crew.credentials(), own_versions(), load)
         with session.named_job(self._spark, self._tag, self._name, self._properties):
             if self._columns is None:
-                self._tasks().mapInArrow(body, "worker int, jobs long", barrier=True).collect()
+                columns = "worker int, jobs long"
+                self._tasks().mapInArrow(body, columns, barrier=True, profile=self._profile).collect()
             else:
-                packed = self._tasks().mapInArrow(body, packing.COLUMNS, barrier=True)
+                packed = self._tasks().mapInArrow(body, packing.COLUMNS, barrier=True, profile=self._profile)
                 self._result = result_frame.keep(packed, self._columns, self._workers)
 
     def _tasks(self) -> DataFrame:

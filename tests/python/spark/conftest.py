@@ -35,7 +35,9 @@ PATIENCE_SECONDS = 200.0
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = what_is_missing()
     # One change of sessions for all: who wants two executors comes last.
-    items.sort(key=lambda item: "two_executors" in getattr(item, "fixturenames", ()))
+    items.sort(
+        key=lambda item: [name in getattr(item, "fixturenames", ()) for name in ("wide_executors", "two_executors")]
+    )
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.spark)
@@ -98,6 +100,20 @@ def two_executors(sessions: Sessions) -> SparkSession:
     return sessions.on("local-cluster[2,1,1024]")
 
 
+@pytest.fixture(scope="module")
+def wide_executors(sessions: Sessions, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """Spark with two executors of two CPUs and two devices each, which a script of ours names: Spark asks no more."""
+    script = tmp_path_factory.mktemp("devices") / "discover"
+    script.write_text("""#!/bin/sh\necho '{"name": "device", "addresses": ["left", "right"]}'\n""")
+    script.chmod(0o755)
+    settings = {
+        f"spark.{role}.resource.device.{name}": value
+        for role in ("worker", "executor")
+        for name, value in (("amount", "2"), ("discoveryScript", str(script)))
+    }
+    return sessions.on("local-cluster[2,2,1024]", {**settings, "spark.task.resource.device.amount": "1"})
+
+
 class Sessions:
     """The one session of this process: kept while tests want the same kind, for a new one takes seconds."""
 
@@ -106,10 +122,10 @@ class Sessions:
         self._master = ""
         self._spark: SparkSession | None = None
 
-    def on(self, master: str) -> SparkSession:
+    def on(self, master: str, more: dict[str, str] | None = None) -> SparkSession:
         if self._spark is None or master != self._master:
             self.stop()
-            self._spark, self._master = start(master, self._event_logs), master
+            self._spark, self._master = start(master, self._event_logs, more or {}), master
         return self._spark
 
     def stop(self) -> None:
@@ -118,7 +134,7 @@ class Sessions:
             self._spark = None
 
 
-def start(master: str, event_logs: Path) -> SparkSession:
+def start(master: str, event_logs: Path, more: dict[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("flownet tests")
@@ -133,6 +149,7 @@ def start(master: str, event_logs: Path) -> SparkSession:
         "spark.log.level": "OFF",
         # How often a stage looks for the slots it needs, where an executor is gone.
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+        **more,
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

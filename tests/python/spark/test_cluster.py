@@ -208,7 +208,7 @@ def test_dynamic_allocation_is_refused_with_the_setting_to_change() -> None:
     with pytest.raises(
         LaunchError, match=r"set spark\.dynamicAllocation\.enabled=false and spark\.executor\.instances"
     ):
-        slots.check(spark, 4, 1.0)
+        slots.refuse_dynamic_allocation(spark, 4)
 
 
 def test_other_versions_are_refused_with_both(cluster: Any, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
