@@ -4,6 +4,7 @@
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
     thread,
@@ -134,29 +135,73 @@ fn patient(workers: u32) -> JobSettings {
 
 /// Each worker has tasks; only those that exchange records are connected. Twenty of them are connected each to each.
 #[test]
-fn four_hundred_workers_run_one_job() {
+fn four_hundred_workers_run_one_job_and_take_checkpoints() {
+    run_with_few_connections(400);
+}
+
+/// Says how long checkpoints take: see `make test-mesh`.
+#[test]
+fn fewer_workers_run_the_same_job() {
+    if std::env::var(MESH_WORKERS).is_ok() {
+        [20, 40, 80, 160].into_iter().for_each(run_with_few_connections);
+    }
+}
+
+fn run_with_few_connections(workers: u32) {
     let rig = Rig::new();
-    let hosts = Hosts::start(400, 40);
+    let hosts = Hosts::start(workers, 40);
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = [("count", "100000"), ("open", "")];
     let flow = line(
         &[
-            ("numbers", 400, &[("count", "100000")]),
-            ("sum", 400, &[]),
+            ("numbers", workers, &source),
+            ("sum", workers, &[]),
             ("sum", 20, &[]),
             ("sum", 20, &[]),
             ("collect", 1, &[]),
         ],
         &[Partitioner::Forward, Partitioner::Rescale, Partitioner::KeyGroup, Partitioner::Rebalance],
     );
-    let job = rig.submit_to(&flow, patient(400), hosts.launcher()).expect("a job that can start");
+    let began = Instant::now();
+    let job =
+        rig.submit_to(&flow, with_checkpoints(workers, folder.path()), hosts.launcher()).expect("a job that can start");
+    wait_for(&job, "all records", || job.status().vertices[1].records_in == 100_000);
+    let arrived = began.elapsed();
+    let checkpoint = checkpoint_of(&job, 2 * workers + 41);
+    job.stop(true);
+    wait_for(&job, "its end", || job.outcome().is_some());
     let report = end_of(&job).expect("a finished job");
-    assert_eq!(report.vertices[0].parallelism, 400);
-    assert_eq!(report.vertices[1].records_in, 100_000);
+    eprintln!(
+        "{workers} workers, {} subtasks, few connections: all records in {:.1} s, {checkpoint}",
+        2 * workers + 41,
+        arrived.as_secs_f64()
+    );
+    assert_eq!(report.vertices[0].parallelism, workers);
     assert_eq!(report.vertices[1].bytes_tcp, 0, "what goes forward stays on its worker");
-    assert!(report.vertices[2].bytes_tcp > 0);
+    assert!(report.vertices[3].bytes_tcp > 0);
     assert_eq!(rig.collected().iter().sum::<u64>(), 100_000 * 99_999 / 2);
     drop(job);
     hosts.close();
     rig.assert_nothing_left();
+}
+
+fn with_checkpoints(workers: u32, folder: &Path) -> JobSettings {
+    JobSettings {
+        checkpoint_interval: Some(Duration::from_secs(1)),
+        checkpoint_storage: Some(folder.to_str().expect("a path in UTF-8").to_owned()),
+        allow_unrepeatable: true,
+        ..patient(workers)
+    }
+}
+
+/// Waits for a checkpoint that begins after this and has all subtasks; says how long it took.
+fn checkpoint_of(job: &JobHandle, subtasks: u32) -> String {
+    let made = job.status().history.checkpoints_made;
+    wait_for(job, "checkpoints", || job.status().history.checkpoints_made >= made + 2);
+    let status = job.status();
+    let last = status.history.checkpoints.last().expect("one was made");
+    assert_eq!(last.parts.iter().map(|part| part.subtasks).sum::<u32>(), subtasks);
+    format!("a checkpoint in {} ms", last.duration.as_millis())
 }
 
 /// Says how long that takes and how much memory: see `make test-mesh`.
@@ -174,7 +219,9 @@ fn each_of_many_workers_is_connected_to_each() {
         &[Partitioner::KeyGroup, Partitioner::Rebalance],
     );
     // So little that what connections take is seen beside it.
-    let settings = JobSettings { network_memory_bytes: Some(1 << 20), ..patient(workers) };
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = with_checkpoints(workers, folder.path());
+    let settings = JobSettings { network_memory_bytes: Some(1 << 20), ..settings };
     let job = rig.submit_to(&flow, settings, hosts.launcher()).expect("a job that can start");
     let connections = workers as usize * (workers as usize - 1);
     wait_for(&job, "a connection of each to each", || hosts.sockets() >= sockets + 2 * connections);
@@ -182,17 +229,20 @@ fn each_of_many_workers_is_connected_to_each() {
     let more_kib = hosts.resident_kib() - resident_kib;
     wait_for(&job, "all records", || job.status().vertices[1].records_in == RECORDS);
     let arrived = began.elapsed();
+    let checkpoint = checkpoint_of(&job, 2 * workers + 1);
+    let asked = Instant::now();
     job.stop(true);
     wait_for(&job, "its end", || job.outcome().is_some());
+    let stopped = asked.elapsed();
     end_of(&job).expect("a finished job");
     assert_eq!(rig.collected().iter().sum::<u64>(), RECORDS * (RECORDS - 1) / 2);
     eprintln!(
-        "{workers} workers in {} processes: {connections} connections in {:.1} s, all records in {:.1} s, stopped in {:.1} s; \
-         {:.0} MiB more with 1 MiB a worker for buffers, {:.1} KiB a connection with both ends beside that",
+        "{workers} workers in {} processes: {connections} connections in {:.1} s, all records in {:.1} s, {checkpoint}, \
+         stopped in {:.1} s; {:.0} MiB more with 1 MiB a worker for buffers, {:.1} KiB a connection with both ends beside that",
         hosts.processes.len(),
         connected.as_secs_f64(),
         arrived.as_secs_f64(),
-        (began.elapsed() - arrived).as_secs_f64(),
+        stopped.as_secs_f64(),
         more_kib as f64 / 1024.0,
         more_kib.saturating_sub(u64::from(workers) << 10) as f64 / connections as f64
     );
