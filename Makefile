@@ -91,7 +91,7 @@ test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests o
 .PHONY: test-mesh
 test-mesh: ## MESH=80 workers with TLS, each connected to each: how long that takes and how much memory (400: quarter of an hour)
 	FLOWNET_TEST_MESH_WORKERS=$(MESH) $(CARGO) test --quiet $(CHECKED) --workspace --exclude flownet-sim --test cluster \
-		each_of_many -- --nocapture
+		wide:: -- --nocapture
 
 .PHONY: test-loom
 test-loom: ## model-check what threads share, under all interleavings
