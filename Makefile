@@ -313,6 +313,11 @@ site: $(VENV)/.site ## the documentation site into target/site, links checked; r
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "target/site/index.html"
 
+.PHONY: changelog
+changelog: | $(BIN)/maturin ## print the section of the next release that the files of changelog.d make
+	@$(BIN)/python -m pip install --quiet --group release
+	@$(BIN)/towncrier build --draft --version next
+
 .PHONY: wheel
 wheel: $(BIN)/maturin ## build the abi3 wheel into dist/, with object stores
 	$(BIN)/maturin build --release --features cloud --out dist
