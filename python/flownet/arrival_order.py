@@ -27,7 +27,8 @@ def arrival_dependent(dataflow: Dataflow, parallelism: int, workers: int = 0) ->
 
 
 def _ordered_columns(node: Node) -> list[str]:
-    settings: dict[str, Any] = node.settings or {}
+    # Folds of objects have settings of the same name: theirs name a function.
+    settings: dict[str, Any] = (node.settings or {}) if node.kind == "rows" else {}
     aggregates = settings.get("aggregate", {}).get("aggregates", [])
     return [aggregate["name"] for aggregate in aggregates if aggregate.get("function") in _ORDERED]
 

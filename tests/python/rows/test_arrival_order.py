@@ -65,3 +65,13 @@ def test_results_that_depend_on_the_input_alone_are_not(
     read: Callable[[fn.Environment, Path], Any], parallelism: int, aggregate: Any, tmp_path: Path
 ) -> None:
     assert warnings_of(read, tmp_path, parallelism, one=aggregate) == []
+
+
+@pytest.mark.parametrize("fold", [lambda keyed: keyed.reduce(max), lambda keyed: keyed.count()])
+def test_folds_of_objects_of_several_subtasks_run_without_a_warning(fold: Callable[[Any], Any]) -> None:
+    env = fn.Environment(parallelism=2)
+    results = fold(env.from_collection([("a", 1), ("a", 2)]).key_by(0)).collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env.execute()
+    assert len(list(results)) == 2
