@@ -222,19 +222,22 @@ lint-python: $(VENV)/.tools
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Prints what a bench prints, and appends its results to benches/history.jsonl.
+HISTORY := $(BIN)/python benches/history.py run
+
 .PHONY: bench
-bench: build ## every part, the whole exchange beside raw TCP, the object codec, objects through workers (more: .venv/bin/flownet bench)
-	$(CARGO) bench $(BENCHES) --bench parts --bench whole --bench many_channels
-	$(BIN)/python benches/python/object_codec.py
-	$(BIN)/python benches/python/object_path.py
-	$(BIN)/python benches/python/object_ownership.py
-	$(BIN)/python benches/python/instances.py
+bench: build ## every part, the whole exchange beside raw TCP, the object codec, objects through workers (more: .venv/bin/flownet bench); adds to benches/history.jsonl
+	$(HISTORY) exchange $(CARGO) bench $(BENCHES) --bench parts --bench whole --bench many_channels
+	$(HISTORY) object_codec $(BIN)/python benches/python/object_codec.py --json
+	$(HISTORY) object_path $(BIN)/python benches/python/object_path.py --json
+	$(HISTORY) object_ownership $(BIN)/python benches/python/object_ownership.py --json
+	$(HISTORY) instances $(BIN)/python benches/python/instances.py --json
 	@$(MAKE) --no-print-directory bench-event-time
 
 .PHONY: bench-event-time
 bench-event-time: build ## windows, sessions and joins by event time, timers, memory a key (BENCH_ARGS="--job sliding --job event")
 	$(CARGO) bench --quiet $(BENCHES) --bench timers
-	$(BIN)/python benches/python/event_time.py $(BENCH_ARGS)
+	$(HISTORY) event_time $(BIN)/python benches/python/event_time.py --json $(BENCH_ARGS)
 
 .PHONY: bench-checkpoints
 bench-checkpoints: build ## throughput and latency with a checkpoint a second, how long tasks stand still, how soon a job is back (BENCH_ARGS="--job state")

@@ -3,7 +3,7 @@
 Ints made in one worker are mapped to records, which cross an exchange to the other worker, where a sink counts them.
 ``module`` is a dataclass that workers import, ``script`` one of this script, which travels to them by value.
 
-    python benches/python/instances.py [--records N] [--repeat N] [--codec pickle] [--smoke]
+    python benches/python/instances.py [--records N] [--repeat N] [--codec pickle] [--json] [--smoke]
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import enum
+import json
 import statistics
 import sys
 import tempfile
@@ -83,6 +84,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--codec", choices=["typed", "pickle"], default="typed")
     parser.add_argument("--kind", choices=list(KINDS), help="only this one")
+    parser.add_argument("--json", action="store_true", help="one line of JSON for each kind")
     parser.add_argument("--smoke", action="store_true", help="once, with few records: only to see that it works")
     options = parser.parse_args()
     if options.smoke:
@@ -94,11 +96,14 @@ def main() -> None:
             for kind in kinds:
                 runs[kind].append(run(kind, options, folder))
     for kind, results in runs.items():
-        rates = [rate for rate, _ in results]
-        print(
-            f"{kind:8} {statistics.median(rates):>10,.0f} records/s [{min(rates):,.0f}-{max(rates):,.0f}]"
-            f" {results[0][1]:>6.1f} bytes a record, codec {options.codec}"
+        rates, record_bytes = [rate for rate, _ in results], results[0][1]
+        spread = [statistics.median(rates), min(rates), max(rates)]
+        row = {"kind": kind, "codec": options.codec, "records_per_s": spread, "bytes_per_record": record_bytes}
+        text = (
+            f"{kind:8} {spread[0]:>10,.0f} records/s [{spread[1]:,.0f}-{spread[2]:,.0f}]"
+            f" {record_bytes:>6.1f} bytes a record, codec {options.codec}"
         )
+        print(json.dumps(row) if options.json else text)
 
 
 if __name__ == "__main__":
