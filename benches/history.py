@@ -134,6 +134,8 @@ def figure(value: Any) -> str:
 
 def show(words: str, history: Path) -> None:
     """Print the results of a bench or name, oldest first."""
+    if not history.exists():
+        sys.exit(f"{history}: no results yet; `make bench` adds some")
     for line in history.read_text().splitlines():
         result = json.loads(line)
         if words in result["bench"] or words in result["name"]:

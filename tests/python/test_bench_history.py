@@ -58,6 +58,12 @@ def test_a_bench_that_fails_keeps_nothing_and_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "file").exists()
 
 
+def test_a_history_that_is_not_there_is_said(tmp_path: Path) -> None:
+    finished = history(tmp_path / "file", "show")
+    assert finished.returncode == 1
+    assert finished.stderr.endswith("file: no results yet; `make bench` adds some\n")
+
+
 def test_new_estimates_of_criterion_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command writes what Criterion 0.8 writes, into the folder that it is given."""
     program = """
