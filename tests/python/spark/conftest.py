@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from flownet.host import Host
 
+    from .standalone import Standalone
+
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 200.0
 """Less than what ends a test, which could not say what it waits for."""
@@ -34,10 +36,9 @@ PATIENCE_SECONDS = 200.0
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = what_is_missing()
-    # One change of sessions for all: who wants two executors comes last.
-    items.sort(
-        key=lambda item: [name in getattr(item, "fixturenames", ()) for name in ("wide_executors", "two_executors")]
-    )
+    # As few changes of sessions as there are kinds.
+    kinds = ("two_executors", "wide_executors", "standalone")
+    items.sort(key=lambda item: [kind in getattr(item, "fixturenames", ()) for kind in reversed(kinds)])
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.spark)
@@ -114,6 +115,23 @@ def wide_executors(sessions: Sessions, tmp_path_factory: pytest.TempPathFactory)
     return sessions.on("local-cluster[2,2,1024]", {**settings, "spark.task.resource.device.amount": "1"})
 
 
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A standalone cluster with two nodes, for applications of two executors each."""
+    from .standalone import Standalone
+
+    cluster = Standalone(tmp_path_factory.mktemp("standalone"))
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def on_standalone(standalone: Standalone, sessions: Sessions) -> Iterator[SparkSession]:
+    """Spark on the standalone cluster, with two executors of one slot each."""
+    yield sessions.on(standalone.url)
+    sessions.stop()
+
+
 class Sessions:
     """The one session of this process: kept while tests want the same kind, for a new one takes seconds."""
 
@@ -151,6 +169,10 @@ def start(master: str, event_logs: Path, more: dict[str, str]) -> SparkSession:
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
         **more,
     }
+    if master.startswith("spark:"):
+        from .standalone import SETTINGS
+
+        settings |= SETTINGS
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -4,58 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import flownet as fn
 from flownet.errors import WorkerLostError
 
-from ..exactly_once.disturbed import FailsOnce, lines
 from .conftest import eventually, executor_of
+from .counting import NUMBERS, assert_exact, counting, has_a_checkpoint, program
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-NUMBERS = 6_000
-KEYS = 7
-
-
-def counting(folder: Path, *, mark: Path | None = None, rate: float = 3_000) -> fn.Environment:
-    """Say how many of each key there were so far, each count once, in some two seconds."""
-    env = fn.Environment(parallelism=2, buffer_timeout="5ms", name="counting", restart="fixed:100:10ms")
-    env.enable_checkpointing("200ms", storage=(folder / "checkpoints").as_uri())
-    numbers = env.from_collection(range(NUMBERS), rate_limit=rate)
-    counts = numbers.map(lambda number: number % KEYS).key_by(lambda key: key).count()
-    said = counts.map(str)
-    if mark is not None:
-        said = said.map(FailsOnce("(3, 400)", mark))
-    said.write_text(folder / "out")
-    return env
 
 
 def slowly(row: tuple[int]) -> int:
     time.sleep(0.002)
     return row[0]
-
-
-def assert_exact(folder: Path) -> None:
-    """Nothing is lost, and nothing doubled."""
-    of_key = Counter(number % KEYS for number in range(NUMBERS))
-    expected = Counter(str((key, count)) for key, most in of_key.items() for count in range(1, most + 1))
-    said = Counter(lines(folder / "out"))
-    assert expected - said == Counter(), "lost"
-    assert said - expected == Counter(), "doubled"
-
-
-def has_a_checkpoint(job: fn.Job, more_than: int = 0) -> Callable[[], bool]:
-    return lambda: job.status().state == "running" and job.status().checkpoints_made > more_than
 
 
 @pytest.mark.usefixtures("leaves_nothing")
@@ -160,11 +127,11 @@ def test_the_group_and_the_pool_of_the_caller_are_those_of_the_stage(local: Spar
 
 
 def test_a_job_with_checkpoints_under_which_spark_is_stopped_ends(tmp_path: Path) -> None:
-    program = [sys.executable, "-m", __name__, str(tmp_path), "stop"]
-    ended = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert ended.returncode == 0, ended.stderr
-    assert "WorkerLostError" in ended.stdout
-    assert "Spark says: Spark was stopped" in ended.stdout
+    with program(tmp_path, "local[2]", "stop") as ended:
+        said, _ = ended.communicate()
+    assert ended.returncode == 0
+    assert "WorkerLostError" in said
+    assert "Spark says: Spark was stopped" in said
 
 
 def test_a_job_whose_workers_nobody_replaces_ends_with_who_is_lost(local: SparkSession, tmp_path: Path) -> None:
@@ -185,46 +152,12 @@ def test_a_job_whose_workers_nobody_replaces_ends_with_who_is_lost(local: SparkS
 
 
 def test_a_job_whose_caller_is_killed_goes_on_with_the_next_run(tmp_path: Path) -> None:
-    def run() -> subprocess.Popen[str]:
-        program = [sys.executable, "-m", __name__, str(tmp_path)]
-        return subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-
-    with run() as first:
+    with program(tmp_path, "local[2]") as first:
         assert first.stdout is not None
-        assert first.stdout.readline() == "a checkpoint\n"
+        assert first.stdout.readline().startswith("a checkpoint")
         first.kill()
-    with run() as second:
+    with program(tmp_path, "local[2]") as second:
         told, _ = second.communicate()
         assert second.returncode == 0
     assert "resumed True" in told
     assert_exact(tmp_path)
-
-
-ROOT = Path(__file__).parents[3]
-
-
-def main(folder: Path, stops_spark: bool) -> None:
-    """Run the job in a Spark of its own, as somebody's program does."""
-    from pyspark.sql import SparkSession
-
-    from flownet import spark
-
-    settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}
-    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
-    with counting(folder, rate=1_500).execute_async(on=spark.cluster(session, workers=2)) as job:
-        while not has_a_checkpoint(job, 3)():
-            time.sleep(0.01)
-        print("a checkpoint", flush=True)
-        if stops_spark:
-            session.stop()
-            try:
-                job.wait()
-            except WorkerLostError as error:
-                print(type(error).__name__, *error.__notes__, sep="\n")
-            return
-        result = job.wait()
-    print("resumed", result.resumed_from is not None, flush=True)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), "stop" in sys.argv[2:])
