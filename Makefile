@@ -120,7 +120,7 @@ chaos: build $(VENV)/.tools ## kill workers and whole jobs KILLS=200 times each,
 	KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/python/exactly_once -k again_and_again
 
 .PHONY: chaos-spark
-chaos-spark: build $(VENV)/.tools ## kill Python workers and executors of a job in Spark KILLS=200 times, and hold its output against the right one (SEED=7)
+chaos-spark: build $(VENV)/.tools ## kill Python workers, executors, nodes and drivers of a job in Spark KILLS=200 times, and compare its output (SEED=7)
 	KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/python/spark/test_chaos.py
 
 RUNS ?= 100
