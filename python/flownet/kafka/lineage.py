@@ -115,20 +115,32 @@ class Lineage:
             at = library.TopicPartition(self._topic, 0, mark)
             producer.send_offsets_to_transaction([at], self._marks.consumer_group_metadata(), timeout_s)
             producer.commit_transaction(timeout_s)
-        except library.KafkaException as error:
+        except (library.KafkaException, SystemError) as error:
+            said = _client_error(error)
+            if said is None:
+                raise
             # Nothing of it can be seen. The job goes on from the checkpoint that has the batch, and asks for the mark.
-            self._abort()
+            reason = self._abort()
             # Behind a record that was refused all else fails for that alone.
-            first = refused[0] if refused else error
+            first = refused[0] if refused else said
+            if reason is not None and first.code() == library.KafkaError._FATAL:
+                first = reason
             raise self._broker.failed(first, "commit a transaction on", self._topic) from error
         self._mark_is_of = time.monotonic()
 
-    def _abort(self) -> None:
+    def _abort(self) -> confluent_kafka.KafkaError | None:
+        """Abort the transaction, if there is one; return the error that made the client useless, if one did.
+
+        A client that was fenced while it takes records refuses these with no other reason than that it is useless.
+        """
         library = client()
         try:
             self._producer.abort_transaction(min(5.0, self._broker.timeout_s))
-        except library.KafkaException:
-            pass  # There is none any more, or who takes over the id next has it aborted.
+        except (library.KafkaException, SystemError) as error:
+            # There is none any more, or the next owner of the id has it aborted.
+            found = _client_error(error)
+            return found if found is not None and found.fatal() else None
+        return None
 
 
 def produce(broker: Broker, producer: confluent_kafka.Producer, topic: str, row: Row, **options: Any) -> None:
@@ -156,6 +168,16 @@ def producer_defaults(limits: TopicLimits) -> dict[str, Any]:
         # The client does not split a batch that the broker refuses, however small its records.
         defaults["batch.size"] = max(1, min(1_000_000, limits.batch_bytes))
     return defaults
+
+
+def _client_error(raised: BaseException) -> confluent_kafka.KafkaError | None:
+    """Find the error of the client in an exception of one of its calls.
+
+    Where a client becomes useless while delivery reports wait, it runs their callback with its own exception set
+    already. Then Python raises ``SystemError`` from that one.
+    """
+    found = raised.__cause__ if isinstance(raised, SystemError) else raised
+    return found.args[0] if isinstance(found, client().KafkaException) else None
 
 
 _ASKING = "find out what was committed to"

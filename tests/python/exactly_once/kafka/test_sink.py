@@ -142,6 +142,40 @@ def test_one_that_stopped_in_the_middle_of_a_transaction_has_written_nothing_or_
     sink.close()
 
 
+def test_a_sink_that_is_fenced_while_it_writes_records_says_so(kafka: Broker, topic: Topic) -> None:
+    name = topic(1)
+    sink, other = opened(kafka.servers, name), opened(kafka.servers, name)
+    batch = prepared(sink, *range(50))
+    own = sink._own
+    assert own is not None
+
+    class TakenOver:
+        """A producer whose transaction is taken over after the first records."""
+
+        written = 0
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(producer, attribute)
+
+        def produce(self, *arguments: Any, **options: Any) -> None:
+            self.written += 1
+            if self.written == 10:
+                producer.flush()
+                other.commit(batch)
+            if self.written > 10:
+                # The client learns of it from the broker's answer to a record.
+                producer.flush()
+            producer.produce(*arguments, **options)
+
+    producer = own._producer
+    own._producer = TakenOver()  # type: ignore[assignment]
+    with pytest.raises(errors.KafkaTransactionError, match=f"topic '{name}' .*another run of the job has taken over"):
+        sink.commit(batch)
+    assert Counter(kafka.texts(name)) == Counter(map(str, range(50)))
+    other.close()
+    sink.close()
+
+
 def test_a_mark_that_the_broker_has_forgotten_is_told_and_an_old_one_is_written_again(
     kafka: Broker, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
