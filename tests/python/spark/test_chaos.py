@@ -42,6 +42,8 @@ class Chaos:
         self._runs = 0
         self.kills = Counter[str]()
         self._seconds = defaultdict[str, list[float]](list)
+        self._lost: list[int] = []
+        """Python processes of the workers that were killed last, which may take a moment to end."""
         self._driver = self._start()
 
     def run(self) -> None:
@@ -100,15 +102,17 @@ class Chaos:
             assert self._driver.poll() is None, self._log()
             state = self._state()
             has_all = len(state["pids"]) == 2 and all(map(is_there, state["pids"]))
-            return has_all and state["is_running"] and state["made"] > made
+            return has_all and not any(map(is_there, self._lost)) and state["is_running"] and state["made"] > made
 
         eventually("all workers and a checkpoint of theirs", is_up)
 
     def _kill_python(self) -> None:
-        self._kill(*self._victims())
+        self._lost = self._victims()
+        self._kill(*self._lost)
 
     def _kill_executor(self) -> None:
-        self._kill(*{parent(parent(pid)) for pid in self._victims()})
+        self._lost = self._victims()
+        self._kill(*{parent(parent(pid)) for pid in self._lost})
 
     def _kill_driver(self) -> None:
         self._driver.kill()
@@ -122,7 +126,9 @@ class Chaos:
         self._driver = self._start()
 
     def _kill_node(self) -> None:
-        self._chance.choice(self._cluster.nodes).kill()
+        node = self._chance.choice(self._cluster.nodes)
+        self._lost = [pid for pid in self._state()["pids"] if parent(parent(pid)) in node.executors()]
+        node.kill()
 
     def _kill_during_recovery(self) -> None:
         time.sleep(2 * self._chance.random())
