@@ -5,9 +5,11 @@ waits in Spark's ``collect()`` for its end; everything else is learnt from the c
 
 One task that is lost ends the stage for all: Spark kills the others. The thread then waits for free slots and submits
 the stage again, as often as it fails, until the job ends or its restart strategy gives up. The crew stays: new workers
-take the places of the lost ones, and a job with checkpoints resumes on them. Three things end the stage for good: it
-never had all its workers, somebody cancelled it in Spark, or Spark stopped. A stage that carries rows into or out of a
-job is not submitted again, as the rows would pass twice.
+take the places of the lost ones, and a job with checkpoints resumes on them. Spark does not end the task of a silent
+worker, whose process is frozen or behind a cut network: the stage calls itself off when the job has lost such a worker.
+
+Three things end the stage for good: it never had all its workers, somebody cancelled it in Spark, or Spark stopped. A
+stage that carries rows into or out of a job is not submitted again, as the rows would pass twice.
 
 The crew's credentials travel inside the pickled function, as all that the tasks run does: whoever can read that can run
 code in them anyhow. They are in no configuration, argument list, event log or page of the UI, which others may read.
@@ -21,7 +23,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.resource import ResourceProfile
@@ -91,6 +93,8 @@ class Stage:
         self._pause = _FIRST_PAUSE
         self._was_whole = False
         """Whether all workers of an attempt at the stage came."""
+        self._called_off: str | None = None
+        """Why this side ended the newest attempt at the stage, if it did."""
         self._launch_timeout = launch_timeout
         self._is_repeatable = feed is None and result is None
         self._stopping = threading.Event()
@@ -166,9 +170,10 @@ class Stage:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                before = self._newest
+                before, self._called_off = self._newest, None
                 try:
-                    self._run_once()
+                    with self._watched(before):
+                        self._run_once()
                     if self._feed is None or self.crew.attempts() or self._stopping.is_set():
                         break
                     # Spark knew that there are no rows, and so it started no task.
@@ -195,7 +200,38 @@ class Stage:
     def _can_submit_again(self) -> bool:
         # Whatever kept the workers of the first attempt from coming would do so again.
         is_wanted = self._is_repeatable and self._was_whole
-        return is_wanted and not session.is_cancelled(self._error) and not session.is_stopped(self._spark)
+        is_cancelled = self._called_off is None and session.is_cancelled(self._error)
+        return is_wanted and not is_cancelled and not session.is_stopped(self._spark)
+
+    @contextmanager
+    def _watched(self, before: int) -> Iterator[None]:
+        """Call the stage off meanwhile if a worker leaves it and its task does not end."""
+        ended = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(before, ended), name="flownet-watch", daemon=True)
+        if self._is_repeatable:
+            watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if watcher.is_alive():
+                watcher.join()
+
+    def _watch(self, before: int, ended: threading.Event) -> None:
+        left_at: float | None = None
+        while not ended.wait(_LOOK_MS / 1000) and not self._stopping.is_set():
+            there = {worker for worker, _, _ in self.crew.members()}
+            missing = [worker for worker in range(1, self._workers + 1) if worker not in there]
+            if not missing or not self._all_came_after(before):
+                left_at = None
+                continue
+            left_at = left_at or time.monotonic()
+            if time.monotonic() - left_at >= _SECONDS_FOR_SPARK_TO_END:
+                self._called_off = (
+                    f"the tasks of workers {missing} did not end within {_SECONDS_FOR_SPARK_TO_END:g} s of their loss"
+                )
+                session.cancel(self._spark, self._tag)
+                return
 
     def _wait_for_slots(self) -> None:
         """Wait until all workers have a slot. Spark itself would look only once in 15 seconds."""
@@ -212,7 +248,7 @@ class Stage:
         if error is None or self._all_came_after(self._newest):
             return None
         # The error may be of a lost executor, or of the driver that takes no calls.
-        return "Spark was stopped" if session.is_stopped(self._spark) else reason_of(error)
+        return "Spark was stopped" if session.is_stopped(self._spark) else self._called_off or reason_of(error)
 
     def _all_came_after(self, attempt: int) -> bool:
         return sum(other > attempt for other in self.crew.attempts()) == self._workers
@@ -304,5 +340,7 @@ _LOOK_MS = 200
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 8.0
 """Seconds before the stage is submitted again, twice as many after each attempt to which not all workers came."""
+_SECONDS_FOR_SPARK_TO_END = 5.0
+"""How long the task of a lost worker may stay. Spark ends those of dead processes at once."""
 _LEAVE_SECONDS = 5.0
 _CANCEL_SECONDS = 20.0

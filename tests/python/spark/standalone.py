@@ -83,13 +83,13 @@ class Daemon:
         below = descendants(self._shell.pid)
         assert self._shell.stdin is not None
         self._shell.stdin.close()
-        self._shell.wait()
         deadline = time.monotonic() + 20
         while (left := [pid for pid in below if is_there(pid)]) and time.monotonic() < deadline:
             time.sleep(0.05)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        self._shell.wait()
 
     def _said(self) -> list[Any]:
         return self._ready.findall(self._log.read_text())
