@@ -68,7 +68,7 @@ def main(folder: Path, master: str, *, stops_spark: bool) -> None:
 
     settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.log.level": "OFF", **SETTINGS}
     session = SparkSession.builder.master(master).config(map=settings).getOrCreate()
-    cluster = spark.cluster(session, workers=2)
+    cluster = spark.cluster(session, workers=2, launch_timeout="180s")
     with counting(folder, rate=1_500).execute_async(on=cluster) as job:
         while not has_a_checkpoint(job, 3)():
             time.sleep(0.01)

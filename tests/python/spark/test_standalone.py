@@ -20,6 +20,8 @@ from .standalone import is_there, listening, running_children
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from flownet import spark
+
     from .conftest import Jobs
     from .standalone import Standalone
 
@@ -36,6 +38,13 @@ def _leaves_its_executors_alone(standalone: Standalone, on_standalone: SparkSess
 
 def is_at_rest(standalone: Standalone) -> bool:
     return standalone.is_idle(applications=1) and standalone.state()["aliveworkers"] == 2
+
+
+def cluster_of_two(session: SparkSession) -> spark.Cluster:
+    """Two workers, for which a job waits longer than a busy machine needs to start an executor."""
+    from flownet import spark
+
+    return spark.cluster(session, workers=2, launch_timeout="180s")
 
 
 def numbers(frame: DataFrame) -> list[int]:
@@ -66,9 +75,7 @@ def test_results_are_read_before_and_after_the_loss_of_an_executor(
 def test_a_second_executor_that_is_lost_during_the_recovery_is_replaced_too(
     on_standalone: SparkSession, tmp_path: Path
 ) -> None:
-    from flownet import spark
-
-    cluster = spark.cluster(on_standalone, workers=2)
+    cluster = cluster_of_two(on_standalone)
     with counting(tmp_path, rate=1_000).execute_async(on=cluster) as job:
         eventually("a checkpoint", has_a_checkpoint(job))
         first, second = executor_of(cluster, 1), executor_of(cluster, 2)
@@ -83,9 +90,7 @@ def test_a_second_executor_that_is_lost_during_the_recovery_is_replaced_too(
 def test_a_job_goes_on_at_the_other_node_when_its_node_is_lost(
     standalone: Standalone, on_standalone: SparkSession, tmp_path: Path
 ) -> None:
-    from flownet import spark
-
-    cluster = spark.cluster(on_standalone, workers=2)
+    cluster = cluster_of_two(on_standalone)
     with counting(tmp_path, rate=1_000).execute_async(on=cluster) as job:
         eventually("a checkpoint", has_a_checkpoint(job))
         lost = standalone.node_of(executor_of(cluster, 2))
@@ -108,10 +113,8 @@ def test_a_worker_that_falls_silent_is_replaced(
     on_standalone: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a cut network: its process is there, and so are its connections, but nothing comes."""
-    from flownet import spark
-
     monkeypatch.setenv("FLOWNET_HEARTBEAT_TIMEOUT", "3s")
-    cluster = spark.cluster(on_standalone, workers=2)
+    cluster = cluster_of_two(on_standalone)
     with counting(tmp_path, rate=1_000).execute_async(on=cluster) as job:
         eventually("a checkpoint", has_a_checkpoint(job))
         worker, silent, _ = cluster._stage.crew.members()[1]  # type: ignore[union-attr]
@@ -128,12 +131,10 @@ def test_a_worker_that_falls_silent_is_replaced(
 def test_a_job_group_that_is_cancelled_ends_its_job_and_the_next_one_runs(
     on_standalone: SparkSession, jobs: Jobs, tmp_path: Path
 ) -> None:
-    from flownet import spark
-
     context = on_standalone.sparkContext
     context.setJobGroup("mine", "all of mine")
     try:
-        with counting(tmp_path, rate=100).execute_async(on=spark.cluster(on_standalone, workers=2)) as job:
+        with counting(tmp_path, rate=100).execute_async(on=cluster_of_two(on_standalone)) as job:
             eventually("a checkpoint", has_a_checkpoint(job))
             context.cancelJobGroup("mine")
             with pytest.raises(WorkerLostError) as raised:
@@ -141,7 +142,7 @@ def test_a_job_group_that_is_cancelled_ends_its_job_and_the_next_one_runs(
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     assert any("cancelled part of cancelled job group mine" in note for note in raised.value.__notes__)
-    assert jobs.sums(spark.cluster(on_standalone, workers=2)) == jobs.sums(workers=0)
+    assert jobs.sums(cluster_of_two(on_standalone)) == jobs.sums(workers=0)
 
 
 def test_a_session_that_is_stopped_ends_its_job_and_its_application(standalone: Standalone, tmp_path: Path) -> None:
