@@ -64,7 +64,7 @@ pub use self::{
     error::{ClusterError, WorkerExit, WorkerIdentity, way_out},
     explain::{Explanation, WorkerDemand, explain},
     latency::LatencyReport,
-    launcher::{Crew, CrewMember, Launcher, WorkerCommand},
+    launcher::{Crew, CrewMember, Launcher, Refill, WorkerCommand},
     machine::JobState,
     member::{Enlistment, MemberEnd, serve_crew},
     operators::OperatorReport,

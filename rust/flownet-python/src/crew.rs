@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use flownet_cluster::{Crew, CrewMember, Enlistment, Launcher, MemberEnd, Probe, Tls, serve_crew};
+use flownet_cluster::{Crew, CrewMember, Enlistment, Launcher, MemberEnd, Probe, Refill, Tls, serve_crew};
 use flownet_net::Credentials;
 use pyo3::prelude::*;
 
@@ -31,15 +31,16 @@ impl PyCrew {
 #[pymethods]
 impl PyCrew {
     /// Listens on a port of `host`, a numeric address of this machine. `tls` is as in the setting. A job that
-    /// restarts waits for others in the place of members that have left, so many milliseconds; with None nobody will come.
+    /// restarts waits for others in the place of members that have left, so many milliseconds; with None nobody will come. With
+    /// `each_attempt` it lets all members go before it restarts.
     #[new]
-    #[pyo3(signature = (host, tls, refill_ms=None))]
-    fn new(py: Python<'_>, host: &str, tls: &str, refill_ms: Option<u64>) -> PyResult<Self> {
+    #[pyo3(signature = (host, tls, refill_ms=None, each_attempt=false))]
+    fn new(py: Python<'_>, host: &str, tls: &str, refill_ms: Option<u64>, each_attempt: bool) -> PyResult<Self> {
         logging::install();
         let host: IpAddr = parse(py, "address", host)?;
-        let opened = py
-            .detach(|| Crew::open(host, Tls::from_text(tls), refill_ms.map(Duration::from_millis)))
-            .map_err(|error| errors::cluster(py, error))?;
+        let refill = refill_ms.map(|ms| Refill { patience: Duration::from_millis(ms), each_attempt });
+        let opened =
+            py.detach(|| Crew::open(host, Tls::from_text(tls), refill)).map_err(|error| errors::cluster(py, error))?;
         Ok(Self { crew: Arc::new(opened), origin: Origin::here() })
     }
 

@@ -38,7 +38,17 @@ impl Driver {
             let Err(error) = self.verdict(outcome) else { return Ok(()) };
             tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job failed and is restarted");
             self.board.restarting(&error, None);
+            self.renew_workers();
             self.wait_for_next_attempt(delay, error).await?;
+        }
+    }
+
+    /// Lets all workers go, if the next attempt is to have others.
+    fn renew_workers(&mut self) {
+        if self.job.launcher.renews() {
+            self.job.launcher.expel_used();
+            let own = |worker: u32| worker == 0;
+            self.seats.values_mut().filter(|seat| !own(seat.identity.worker)).for_each(Seat::renew);
         }
     }
 
@@ -171,9 +181,14 @@ impl Seat {
         self.look_after();
         let is_here = self.link.is_some() && !self.leaving && self.disconnected.is_none();
         if !is_here {
-            // A process that is left is killed with it.
-            *self = Self::new(self.identity.worker);
+            self.renew();
         }
+    }
+
+    /// Becomes the seat of a worker that is to be launched. A process that is left is killed with it.
+    fn renew(&mut self) {
+        self.leave();
+        *self = Self::new(self.identity.worker);
     }
 }
 

@@ -180,8 +180,8 @@ impl Driver {
             participants(&job).into_iter().map(|worker| (worker, Seat::new(worker))).collect();
         let checkpoints = Checkpoints::open(&job)?;
         let supervisor = Supervisor::new(&job.settings.restart, checkpoints.is_some(), u64::from(coordinator.port()));
-        // Where nothing begins anew, parts do not either.
-        let begins_anew = supervisor.would_restart(Duration::ZERO);
+        // If nothing begins anew, or all workers go before it does, there are no parts that begin anew.
+        let begins_anew = supervisor.would_restart(Duration::ZERO) && !job.launcher.renews();
         let regions = if begins_anew { Regions::of(&job.plan, &job.settings) } else { Regions::one(&job.plan) };
         let count = regions.count() as usize;
         let machine = regions_machine(&job, &seats, &regions, &[]);

@@ -68,11 +68,21 @@ pub(super) struct Roll {
     address: SocketAddr,
     pub(super) credentials: Credentials,
     tls: Tls,
-    refill: Option<Duration>,
+    refill: Option<Refill>,
     pub(super) closing: Notify,
     is_closed: AtomicBool,
     seats: Mutex<BTreeMap<u32, Seat>>,
     changed: Condvar,
+}
+
+/// Who may come in the place of members that have left.
+#[derive(Clone, Copy, Debug)]
+pub struct Refill {
+    /// How long a job that is restarted waits for them.
+    pub patience: Duration,
+    /// A job that is restarted lets all members go first. Those that read their input from a stream which they cannot
+    /// rewind need this.
+    pub each_attempt: bool,
 }
 
 /// One member and what it does.
@@ -82,6 +92,8 @@ struct Seat {
     /// Counts its assignments, so that an old one does not take the end of a new one for its own.
     assignments: u64,
     duty: Duty,
+    /// It has had orders.
+    is_used: bool,
     /// Why its last assignment ended, in the member's words.
     end: Option<String>,
 }
@@ -107,13 +119,12 @@ pub(crate) struct Assignment {
 impl Crew {
     /// Listens on a port of `host`, an address of this machine that the members
     /// reach. `tls` says whether what they say to each other is encrypted, and
-    /// `refill` how long a job that is restarted waits for others in the place of
-    /// members that have left: with none, nobody may come.
+    /// `refill` whether others may come in the place of members that have left.
     ///
     /// # Errors
     /// [`ClusterError::Setup`] if that cannot be done, [`ClusterError::Plan`] if
     /// the certificates cannot be used.
-    pub fn open(host: IpAddr, tls: Tls, refill: Option<Duration>) -> Result<Self, ClusterError> {
+    pub fn open(host: IpAddr, tls: Tls, refill: Option<Refill>) -> Result<Self, ClusterError> {
         let setup = |what: &str, error: &dyn std::fmt::Display| ClusterError::Setup {
             message: format!("cannot {what} on {host}: {error}"),
         };
@@ -182,7 +193,22 @@ impl Crew {
 
     /// How long to wait for those in the place of members that have left; none: nobody will come.
     pub(crate) fn refill(&self) -> Option<Duration> {
-        self.roll.refill.filter(|_| !self.roll.is_closed.load(Ordering::Relaxed))
+        let refill = self.roll.refill.filter(|_| !self.roll.is_closed.load(Ordering::Relaxed));
+        refill.map(|refill| refill.patience)
+    }
+
+    /// Whether each attempt of a job gets other members.
+    pub(crate) fn renews(&self) -> bool {
+        self.roll.refill.is_some_and(|refill| refill.each_attempt)
+    }
+
+    /// Lets those go that have had orders. Members that came in the place of lost ones stay.
+    pub(crate) fn expel_used(&self) {
+        for seat in self.roll.seats().values_mut().filter(|seat| seat.is_used && seat.is_there()) {
+            // Without its desk, the connection's task ends.
+            seat.duty = Duty::Gone("the next attempt gets others".to_owned());
+        }
+        self.roll.changed.notify_all();
     }
 
     /// Waits until `count` members are there, at most `timeout`; whether they are.
@@ -224,6 +250,7 @@ impl Crew {
             Duty::Gone(reason) => return refuse(format!("worker {worker} on {place} has left: {reason}")),
         }
         seat.end = None;
+        seat.is_used = true;
         seat.assignments += 1;
         let (attempt, number) = (seat.member.attempt, seat.assignments);
         Ok(Assignment { roll: Arc::clone(&self.roll), worker, attempt, number, place, exit: None })
@@ -246,7 +273,7 @@ impl Roll {
             Some(seat) => seat.assignments + 1,
             None => 0,
         };
-        let seat = Seat { member, assignments, duty: Duty::Idle(desk), end: None };
+        let seat = Seat { member, assignments, duty: Duty::Idle(desk), is_used: false, end: None };
         seats.insert(seat.member.worker, seat);
         drop(seats);
         self.changed.notify_all();
@@ -362,7 +389,7 @@ mod tests {
         refilled_crew_of_one(None)
     }
 
-    fn refilled_crew_of_one(refill: Option<Duration>) -> (Crew, mpsc::UnboundedReceiver<Orders>) {
+    fn refilled_crew_of_one(refill: Option<Refill>) -> (Crew, mpsc::UnboundedReceiver<Orders>) {
         let crew = Crew::open(IpAddr::from([127, 0, 0, 1]), Tls::Auto, refill).unwrap();
         let (desk, received) = mpsc::unbounded_channel();
         assert!(crew.roll.enlist(member(1), desk));
@@ -404,7 +431,7 @@ mod tests {
         let (crew, _received) = crew_of_one();
         crew.roll.left(1, 5, "it closed its connection");
         assert!(!crew.roll.enlist(CrewMember { attempt: 6, ..member(1) }, mpsc::unbounded_channel().0), "not refilled");
-        let (crew, _received) = refilled_crew_of_one(Some(PATIENCE));
+        let (crew, _received) = refilled_crew_of_one(Some(Refill { patience: PATIENCE, each_attempt: false }));
         assert!(!crew.roll.enlist(member(1), mpsc::unbounded_channel().0));
         crew.roll.left(1, 5, "it closed its connection");
         for attempt in [4, 5] {
@@ -420,7 +447,7 @@ mod tests {
 
     #[test]
     fn who_comes_in_the_place_of_another_is_not_held_to_what_that_one_says() {
-        let (crew, mut received) = refilled_crew_of_one(Some(PATIENCE));
+        let (crew, mut received) = refilled_crew_of_one(Some(Refill { patience: PATIENCE, each_attempt: false }));
         let mut before = crew.assign(orders(1)).unwrap();
         let later = CrewMember { attempt: 6, ..member(1) };
         let (desk, _orders) = mpsc::unbounded_channel();

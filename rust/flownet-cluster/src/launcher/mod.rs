@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use self::{crew::Assignment, process::WorkerProcess};
 pub use self::{
-    crew::{Crew, CrewMember},
+    crew::{Crew, CrewMember, Refill},
     process::WorkerCommand,
 };
 pub(crate) use self::{
@@ -112,6 +112,18 @@ impl Launcher {
         match self {
             Self::Processes(_) => true,
             Self::Crew { crew, .. } => crew.has(workers) || crew.refill().is_some(),
+        }
+    }
+
+    /// Whether each attempt of a job gets other workers.
+    pub(crate) fn renews(&self) -> bool {
+        matches!(self, Self::Crew { crew, .. } if crew.renews())
+    }
+
+    /// Lets workers go that had a part in an attempt of the job.
+    pub(crate) fn expel_used(&self) {
+        if let Self::Crew { crew, .. } = self {
+            crew.expel_used();
         }
     }
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use flownet_cluster::{
-    ClusterError, Crew, Enlistment, JobSettings, JobState, Launcher, MemberEnd, PlanError, Restart, SettingsError, Tls,
-    WorkerExit, serve_crew,
+    ClusterError, Crew, Enlistment, JobSettings, JobState, Launcher, MemberEnd, PlanError, Refill, Restart,
+    SettingsError, Tls, WorkerExit, serve_crew,
 };
 use flownet_net::Credentials;
 use flownet_runtime::{ChainFactory, spec::Partitioner};
@@ -65,6 +65,10 @@ impl CrewRig {
     }
 
     fn with(members: u32, tls: Tls, refill: Option<Duration>) -> Self {
+        Self::refilled(members, tls, refill.map(|patience| Refill { patience, each_attempt: false }))
+    }
+
+    fn refilled(members: u32, tls: Tls, refill: Option<Refill>) -> Self {
         let crew = Crew::open(LOCALHOST, tls, refill).expect("a crew");
         let mut rig = Self { crew: Arc::new(crew), processes: Vec::new() };
         let credentials = rig.crew.credentials().to_text();
@@ -199,6 +203,26 @@ fn a_job_that_restarts_waits_for_another_in_the_place_of_a_lost_member() {
     status_with(&job, "a job that runs again", running);
     let pids: Vec<_> = job.status().workers.iter().filter_map(|worker| worker.pid).collect();
     assert_eq!(pids[pids.len() - 2..], [crew.processes[0].id(), crew.processes[1].id()], "the other one stayed");
+    job.cancel();
+    assert_eq!(end_of(&job), Err(ClusterError::Cancelled));
+    assert_eq!(crew.close(), [Some(0), Some(0)]);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_crew_for_single_attempts_lets_all_members_go_before_a_restart() {
+    let rig = Rig::new();
+    let mut crew = CrewRig::refilled(2, Tls::Auto, Some(Refill { patience: PATIENCE, each_attempt: true }));
+    let restart = Restart::Fixed { attempts: 1, delay: Duration::ZERO };
+    let job = rig.submit_to(&endless(2), JobSettings { restart, ..settings(2) }, crew.launcher()).expect("a job");
+    status_with(&job, "a running job", running);
+    signal(crew.processes[1].id(), "-KILL");
+    assert_eq!(exit_code(&mut crew.processes[0]), Some(EXPELLED));
+    for worker in [1, 2] {
+        crew.processes[worker as usize - 1] = crew.start(worker, 1, &crew.crew.credentials().to_text());
+    }
+    status_with(&job, "a job that runs again", running);
+    assert_eq!(job.status().history.restarted, 1);
     job.cancel();
     assert_eq!(end_of(&job), Err(ClusterError::Cancelled));
     assert_eq!(crew.close(), [Some(0), Some(0)]);
