@@ -144,7 +144,7 @@ class JobMetrics:
 
 @final
 class Crew:
-    def __new__(cls, host: str, tls: str, refill_ms: int | None = None) -> Crew: ...
+    def __new__(cls, host: str, tls: str, refill_ms: int | None = None, each_attempt: bool = False) -> Crew: ...
     @property
     def address(self) -> str: ...
     def credentials(self) -> str: ...
@@ -162,6 +162,10 @@ class Member:
     def serve(
         self, address: str, worker: int, attempt: int, place: str
     ) -> tuple[Literal["dismissed", "expelled", "tasks left"], int]: ...
+
+@final
+class SplitMark:
+    def __new__(cls, kind: Literal["growing", "of", "ended"], number: int) -> SplitMark: ...
 
 @final
 class Harness:

@@ -45,6 +45,8 @@ mod _flownet {
     #[pymodule_export]
     use super::bench::{bench_grid, bench_label, bench_party, bench_run, bench_settings, bench_table};
     #[pymodule_export]
+    use super::chain::PySplitMark;
+    #[pymodule_export]
     use super::chain::{PyAnswers, PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
     #[pymodule_export]
     use super::chain::{PyCounter, PyGauge, PyHistogram, PyMeter, PyMetrics};

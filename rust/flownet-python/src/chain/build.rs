@@ -253,10 +253,10 @@ impl StageBuilder<'_, '_> {
                 let pickle = self.builder.pickle;
                 Kind::Source(Box::new(Collection::new(encoded.clone(), pickle, self.meter(), info)))
             }
-            OperatorKind::FromIterable { makes_its_own } => {
+            OperatorKind::FromIterable { makes_its_own, tells_splits } => {
                 let given = self.function()?;
                 let pulled = if *makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
-                Kind::Source(Box::new(Iterable::new(pulled, self.meter(), info)))
+                Kind::Source(Box::new(Iterable::new(pulled, *tells_splits, self.meter(), info)))
             }
             OperatorKind::FromSource => {
                 let values = (self.builder.known_classes(), self.kept_values());

@@ -41,4 +41,5 @@ pub(crate) use keyed::take_number_object;
 pub(crate) use medium::{Flow, PythonChain, PythonMedium};
 pub use objects::Objects;
 pub(crate) use sinks::{NO_PARTITION, PartFiles, UserSink, Written};
+pub(crate) use sources::PySplitMark;
 pub use user_metrics::{PyCounter, PyGauge, PyHistogram, PyMeter, PyMetrics};

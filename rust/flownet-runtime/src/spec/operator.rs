@@ -29,6 +29,9 @@ pub enum OperatorKind {
         /// The payload is a function that makes what each subtask iterates over. Default: false.
         #[serde(default)]
         makes_its_own: bool,
+        /// It yields split marks among the records, which say of which split these are. Default: false.
+        #[serde(default)]
+        tells_splits: bool,
     },
     /// Source: splits that are read from any position, of an object of the user, which is the payload.
     FromSource,
@@ -335,7 +338,8 @@ impl OperatorKind {
 
     /// Whether it is a source that tells the splits of its input apart.
     pub fn tells_splits(&self) -> bool {
-        matches!(self, Self::FromSource | Self::ReadText { .. } | Self::Rows(RowsKind::ReadFiles { .. }))
+        let is_told = matches!(self, Self::FromIterable { tells_splits: true, .. });
+        is_told || matches!(self, Self::FromSource | Self::ReadText { .. } | Self::Rows(RowsKind::ReadFiles { .. }))
     }
 
     /// Whether records leave it in the order in which they came, in the subtask to which they came: so those of one split stay

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
 use super::POLL_RECORDS;
+use super::split_mark::PySplitMark;
 use super::waits::Waits;
 use crate::chain::attach::TaskThreads;
 use crate::chain::failure::OperatorInfo;
@@ -21,6 +22,8 @@ use crate::chain::rows::rows;
 /// Emits what an iterator yields.
 pub(in crate::chain) struct Iterable {
     pulled: Pulled,
+    /// There may be split marks among the records.
+    tells_splits: bool,
     info: OperatorInfo,
     metrics: Option<Arc<TaskMetrics>>,
     meter: Meter,
@@ -41,8 +44,8 @@ pub(in crate::chain) enum Pulled {
 const LONGEST_POLL: Duration = Duration::from_millis(5);
 
 impl Iterable {
-    pub(in crate::chain) fn new(pulled: Pulled, meter: Meter, info: OperatorInfo) -> Self {
-        Self { pulled, info, metrics: None, meter, is_prompt: false, waits: Waits::new() }
+    pub(in crate::chain) fn new(pulled: Pulled, tells_splits: bool, meter: Meter, info: OperatorInfo) -> Self {
+        Self { pulled, tells_splits, info, metrics: None, meter, is_prompt: false, waits: Waits::new() }
     }
 
     /// Emits the records of one poll, and counts how many were pulled.
@@ -60,6 +63,13 @@ impl Iterable {
             let next = if is_watched { flow.idle_unless_computing(|| iterator.next()) } else { iterator.next() };
             let Some(record) = next else { return Ok(SourceStatus::Finished) };
             let record = record.map_err(failed)?;
+            if self.tells_splits
+                && let Ok(mark) = record.cast_exact::<PySplitMark>()
+            {
+                flow.tell_split(mark.get().signal())?;
+                flow.end_batch()?;
+                continue;
+            }
             if let Some(metrics) = &self.metrics {
                 metrics.add_records_in(1);
                 if let Some(rows) = rows(&record) {

@@ -5,6 +5,7 @@ mod iterable;
 mod lines;
 mod script;
 mod socket;
+mod split_mark;
 mod splits;
 mod text;
 mod waits;
@@ -14,6 +15,7 @@ pub(super) use iterable::{Iterable, Pulled};
 pub(super) use lines::LineDecoder;
 pub(super) use script::Script;
 pub(super) use socket::SocketText;
+pub(crate) use split_mark::PySplitMark;
 pub(super) use splits::Splits;
 pub(super) use text::ReadText;
 
