@@ -80,6 +80,10 @@ class Node:
     uid: str | None = None
     host_input: Any = None
     """What the host of the workers must bring for the operator, which then has one subtask in every worker."""
+    has_order: bool = True
+    """Of a source: the promises of `assign_timestamps` on order hold for what it reads."""
+    host_output: Any = None
+    """What the host of the workers fills with the records of the operator, a sink."""
     flow_control: FlowControl | None = None
     """Of the exchanges behind the operator. None: the environment's."""
     other_end: Node | None = None
@@ -172,6 +176,10 @@ class Dataflow:
     def host_inputs(self) -> list[Any]:
         """List what the host of the workers must bring."""
         return [node.host_input for node in self.nodes if node.host_input is not None]
+
+    def host_outputs(self) -> list[Any]:
+        """List what the host of the workers fills."""
+        return [node.host_output for node in self.nodes if node.host_output is not None]
 
     def describe(self, parallelism: int, workers: int = 0) -> Plan:
         """Turn the nodes into a graph without their functions, for planning alone.
@@ -314,6 +322,12 @@ class Dataflow:
 def unbounded_source(origins: tuple[Origin, ...]) -> Node | None:
     """Find a source that leads to these origins and of which it is not known that its input ends."""
     return next((node for node in upstream(origins) if not node.inputs and not node.is_bounded), None)
+
+
+def lacks_order(origins: tuple[Origin, ...]) -> bool:
+    """Say whether no source that leads to these origins keeps the order that its reader may promise."""
+    sources = [node for node in _upstream(origins) if not node.inputs]
+    return bool(sources) and not any(node.has_order for node in sources)
 
 
 def has_timestamps(origins: tuple[Origin, ...]) -> bool:

@@ -17,7 +17,7 @@ from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
 from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_user
 from .graph import FlowControl
-from .host import Host
+from .host import Frames, Host
 from .rows.reading import RowSources
 from .streams.stream import Stream
 
@@ -597,37 +597,48 @@ class Environment(RowSources):
         return self._stream(from_script(self._dataflow, scripts))
 
     @overload
-    def from_spark(self, frame: DataFrame, *, as_dicts: bool = False) -> Stream[Any]: ...
+    def from_spark(self, frame: DataFrame, *, as_dicts: bool = False, ordered: bool = False) -> Stream[Any]: ...
 
     @overload
-    def from_spark(self, frame: DataFrame, *, as_rows: Literal[True]) -> Rows: ...
+    def from_spark(self, frame: DataFrame, *, as_rows: Literal[True], ordered: bool = False) -> Rows: ...
 
-    def from_spark(self, frame: DataFrame, *, as_dicts: bool = False, as_rows: bool = False) -> Stream[Any] | Rows:
+    def from_spark(
+        self, frame: DataFrame, *, as_dicts: bool = False, as_rows: bool = False, ordered: bool = False
+    ) -> Stream[Any] | Rows:
         """Start from the rows of a DataFrame of Spark, read by the workers themselves where Spark has them.
 
         The job then runs inside Spark: by `Stream.to_spark`, or by ``execute(on=flownet.spark.cluster(...))``. Spark's
         tasks that read the DataFrame are the workers. Each has one subtask of this source, which pulls rows only as
-        fast as the operators downstream take them. A job can read one DataFrame.
+        fast as the operators downstream take them. A job can read several DataFrames.
 
         Parameters
         ----------
         frame
-            Of a classic session or of Spark Connect. If its partitions are not as many as the workers, it is
-            repartitioned.
+            Of a classic session or of Spark Connect. If it is the only one and has as many partitions as there are
+            workers, each worker reads one partition. Otherwise each partition is dealt out to all workers, in batches.
         as_dicts
             Records are dicts by column name, rather than tuples in the order of the columns. Default: False.
         as_rows
             Give a stream of rows, whose columns are those of the DataFrame: batches go through as Spark hands them
             over, and `Rows.to_spark` gives them back. Default: False.
+        ordered
+            Each partition is in the order that timestamps promise, such as by ``sortWithinPartitions``, and there are
+            as many partitions as workers. Event time then follows the rows. Default: False, nothing is promised: event
+            time passes when the input ends, and no row is late.
 
         Raises
         ------
         ConfigError
-            It is no DataFrame, or one without columns.
+            It is no DataFrame, a streaming one, or one without columns.
         PlanError
-            A column is of a type that rows cannot have.
+            A column is of a type that cannot go through a job.
         ImportError
             PySpark is missing: ``pip install 'flownet[spark]'``.
+
+        Notes
+        -----
+        As rows, a ``map`` is a ``list[struct[map_key, map_value]]`` and a ``variant`` a ``struct[variant_value,
+        variant_metadata]``; `Rows.to_spark` turns them back. In records a map is a dict.
 
         Examples
         --------
@@ -636,8 +647,8 @@ class Environment(RowSources):
         from .spark import frames
 
         if as_rows:
-            return self._rows(frames.read_rows(self._dataflow, frame))
-        return self._stream(frames.read(self._dataflow, frame, as_dicts))
+            return self._rows(frames.read_rows(self._dataflow, frame, ordered))
+        return self._stream(frames.read(self._dataflow, frame, as_dicts, ordered))
 
     def explain(self, workers: int | None = None) -> str:
         """Say what the job will take, without running it.
@@ -760,12 +771,7 @@ class Environment(RowSources):
         settings, parallelism = self._settings(workers)
         if only_once:
             settings |= _ONLY_ONCE
-        inputs = dataflow.host_inputs()
-        if inputs and on is None:
-            raise PlanError(
-                "from_spark() reads inside Spark: run the job there, "
-                "execute(on=flownet.spark.cluster(spark, workers=...))"
-            )
+        frames = _frames_of(dataflow, settings, on)
         if on is not None:
             settings["workers"] = on.workers
         here = settings["workers"] == 0
@@ -789,7 +795,7 @@ class Environment(RowSources):
             return job
         # Before the host is asked, which takes seconds.
         _flownet.check(plan.operators, plan.edges, settings)
-        lease = on.lease(settings["name"], settings["tls"], inputs)
+        lease = on.lease(settings["name"], settings["tls"], frames)
         try:
             job = Job(submit([], init, lease.crew), lease, resumes=resumes, discovery=discovery)
         except BaseException:
@@ -853,6 +859,24 @@ def _classes_of_checkpoint(settings: dict[str, Any]) -> bytes:
         return b""
     kept = _flownet.kept_classes(settings["checkpoint_storage"], settings["restore_from"])
     return class_changes.find_classes(kept) if kept else b""
+
+
+def _frames_of(dataflow: Dataflow, settings: dict[str, Any], on: Host | None) -> Frames:
+    """List the rows that the host of the workers carries, and refuse what it cannot."""
+    takes_checkpoints = settings["checkpoint_interval"] is not None
+    frames = Frames(dataflow.host_inputs(), dataflow.host_outputs(), takes_checkpoints)
+    if frames and on is None:
+        method = "from_spark() reads" if frames.inputs else "to_spark(run=False) writes"
+        raise PlanError(
+            f"{method} inside Spark: run the job there, execute(on=flownet.spark.cluster(spark, workers=...))"
+        )
+    if frames.outputs and takes_checkpoints:
+        raise ConfigError(
+            f"job {settings['name']!r} takes checkpoints and gives rows to Spark by to_spark(), which no checkpoint "
+            "holds: leave out enable_checkpointing(), and set restart= to have the job begin again from its start",
+            setting="checkpoint_interval",
+        )
+    return frames
 
 
 def _warn_of_loose_ends(dataflow: Dataflow) -> None:

@@ -6,10 +6,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from .job import Lease
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Rows that the host of the workers carries into a job and out of it, such as DataFrames of Spark."""
+
+    inputs: Sequence[Any] = ()
+    """What sources read."""
+    outputs: Sequence[Any] = ()
+    """What sinks fill."""
+    takes_checkpoints: bool = False
+    """Whether the job would go on from checkpoints, and not from its start."""
+
+    def __bool__(self) -> bool:
+        return bool(self.inputs or self.outputs)
 
 
 class Host(Protocol):
@@ -19,7 +35,7 @@ class Host(Protocol):
     def workers(self) -> int:
         """How many workers a job gets."""
 
-    def lease(self, job_name: str, tls: str, inputs: Sequence[Any] = ()) -> Lease:
+    def lease(self, job_name: str, tls: str, frames: Frames | None = None) -> Lease:
         """Get the workers for a job.
 
         Parameters
@@ -28,13 +44,13 @@ class Host(Protocol):
             Name of the job.
         tls
             Which connections between its processes are encrypted, as in the setting.
-        inputs
-            What its sources read from the host, such as a DataFrame of Spark.
+        frames
+            Rows that the host carries into the job and out of it, if any.
 
         Raises
         ------
         ConfigError
-            The host cannot bring the inputs.
+            The host cannot carry these rows.
         LaunchError
             They are not to be had: too few places, or they did not come in time.
         """

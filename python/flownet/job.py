@@ -93,6 +93,9 @@ class Lease(Protocol):
     def explain(self, error: FlownetError) -> None:
         """Add to an error that ended the job what the host knows about it."""
 
+    def complete(self) -> None:
+        """Note that the job has ended well. Called before `close`."""
+
     def close(self) -> None:
         """Take the workers back. Called once, when nothing of the job is left."""
 
@@ -188,8 +191,7 @@ class Job:
                     self._end_with(error)
                     raise
                 if result is not None:
-                    self._stop_discovery()
-                    self._give_back()
+                    self._complete()
                     if self._signals:
                         raise self._signals.pop(0)
                     return result
@@ -257,8 +259,7 @@ class Job:
                 await asyncio.to_thread(self.close)
                 raise
             if result is not None:
-                self._stop_discovery()
-                self._give_back()
+                self._complete()
                 return result
             await asyncio.sleep(_TICK)
 
@@ -274,8 +275,7 @@ class Job:
                 self._lease.watch(self.status)
             return None
         self._finish_printing()
-        self._stop_discovery()
-        self._give_back()
+        self._complete()
         return JobResult(**fields(report))
 
     def status(self) -> JobStatus:
@@ -472,6 +472,13 @@ class Job:
             self._lease.explain(error)
         self._finish_printing()
         self.close()
+
+    def _complete(self) -> None:
+        """Give the workers back: the job has ended well."""
+        self._stop_discovery()
+        if self._lease is not None:
+            self._lease.complete()
+        self._give_back()
 
     def _finish_printing(self, timeout_s: float | None = None) -> None:
         if self._printer is not None:

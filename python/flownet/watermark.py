@@ -215,3 +215,10 @@ class WatermarkStrategy(Generic[T]):
         """Name the user's functions, as the operator finds them."""
         assigner = {} if self.assigner is None else {"assigner" if callable(self.assigner) else "field": self.assigner}
         return assigner if self.generator is None else {**assigner, "generator": self.generator}
+
+
+def at_end_of_input(strategy: WatermarkStrategy[T]) -> WatermarkStrategy[T]:
+    """Let event time pass when the input ends, whatever was promised of its order; own watermarks stay."""
+    if strategy.watermarks == "own":
+        return strategy
+    return replace(strategy, watermarks="never", idle_after_ms=None, alignment=None, max_ahead_ms=None)

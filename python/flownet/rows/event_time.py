@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from ..dataflow import Node, Origin, unbounded_source
+from ..dataflow import Node, Origin, lacks_order, unbounded_source
 from ..errors import PlanError
 from ..watermark import WatermarkStrategy
 from .splits import FileAssignment
@@ -33,6 +33,8 @@ def watermarks_of(
     PlanError
         There is no delay, and a source may have no end or is to be passed over if it pauses.
     """
+    if delay is not None and lacks_order(origins):
+        return WatermarkStrategy("unordered")
     if delay is not None:
         strategy: WatermarkStrategy[Any] = WatermarkStrategy.for_bounded_out_of_orderness(delay)
         return strategy if idle_after is None else strategy.with_idleness(idle_after)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .. import config
 from ..dataflow import Origin
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from .. import _flownet
+    from ..spark import SparkResult
 
 _COMPRESSIONS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
 
@@ -209,14 +211,25 @@ class RowSinks(OperatorHandle):
         settings = {"sink": {"input": self._schema.planned(), "format": format}}
         return self._end(type(sink).__name__, settings, function=sink_of(sink))
 
-    def to_spark(self, *, workers: int | None = None, launch_timeout: str | timedelta = "60s") -> DataFrame:
+    @overload
+    def to_spark(
+        self, *, run: Literal[True] = True, workers: int | None = None, launch_timeout: str | timedelta = "60s"
+    ) -> DataFrame: ...
+
+    @overload
+    def to_spark(self, *, run: Literal[False]) -> SparkResult: ...
+
+    def to_spark(
+        self, *, run: bool = True, workers: int | None = None, launch_timeout: str | timedelta = "60s"
+    ) -> DataFrame | SparkResult:
         """Run the dataflow inside Spark, now, and return these rows as a DataFrame with their columns.
 
-        As `Stream.to_spark`, but for batches: no Python object is made of a row.
+        As `Stream.to_spark`, but for batches: no Python object is made of a row. The columns that stand for maps and
+        variants, see `Environment.from_spark`, are those again.
 
         Parameters
         ----------
-        workers, launch_timeout
+        run, workers, launch_timeout
             As of `Stream.to_spark`.
 
         Raises
@@ -224,7 +237,7 @@ class RowSinks(OperatorHandle):
         PlanError
             A column is of a type that Spark has not, such as unsigned integers.
         ConfigError
-            There is no Spark session.
+            There is no Spark session, or the job takes checkpoints.
 
         Examples
         --------
@@ -234,7 +247,8 @@ class RowSinks(OperatorHandle):
         """
         from ..spark import frames
 
-        return frames.write_rows(self._env, self._origins, self._schema, workers, launch_timeout)
+        add = functools.partial(frames.add_rows_sink, origins=self._origins, schema=self._schema)
+        return frames.run(self._env, add, workers, launch_timeout) if run else add(self._env._dataflow)
 
     def _files(
         self,

@@ -22,5 +22,6 @@ from .inlet import Inlet
 from .outlet import Outlet
 from .pack import pack
 from .register import register
+from .result_frame import SparkResult
 
-__all__ = ["Cluster", "Inlet", "Outlet", "cluster", "pack", "register"]
+__all__ = ["Cluster", "Inlet", "Outlet", "SparkResult", "cluster", "pack", "register"]

@@ -11,11 +11,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
 
 from .. import config
 from ..errors import ConfigError, FlownetError, LaunchError
+from ..host import Frames
 from ..report import JobStatus
 from . import slots
 from .resources import AS_BY_DEFAULT, TaskResources
@@ -24,6 +24,7 @@ from .stage import Stage
 
 if TYPE_CHECKING:
     from .._flownet import Crew
+    from .result_frame import SparkResult
 
 
 def cluster(
@@ -101,7 +102,6 @@ class Cluster:
         launch_timeout: float,
         *,
         tls: str | None = None,
-        result: StructType | None = None,
         resources: TaskResources = AS_BY_DEFAULT,
     ) -> None:
         self._spark = spark
@@ -109,11 +109,9 @@ class Cluster:
         self._address = address
         self._launch_timeout = launch_timeout
         self._tls = tls
-        self._result_columns = result
         self._resources = resources
         self._entered = False
         self._stage: Stage | None = None
-        self._ended: Stage | None = None
         self._job: str | None = None
         self._lock = threading.Lock()
 
@@ -128,7 +126,7 @@ class Cluster:
         stage = self._stage
         return [place for _, _, place in stage.crew.members()] if stage else []
 
-    def lease(self, job_name: str, tls: str, inputs: Sequence[DataFrame] = ()) -> _Lease:
+    def lease(self, job_name: str, tls: str, frames: Frames | None = None) -> _Lease:
         """Give the workers to one job with this setting of ``tls``. Called by ``execute()``.
 
         Raises
@@ -136,18 +134,14 @@ class Cluster:
         LaunchError
             Spark has too few slots, the workers did not come in time, or another job has them.
         ConfigError
-            The job reads DataFrames that these workers cannot bring.
+            The job reads or writes DataFrames, which these workers cannot carry.
         """
-        if inputs and self._entered:
+        frames = frames or Frames()
+        if frames and self._entered:
             raise ConfigError(
-                f"job {job_name!r} reads a DataFrame, whose tasks become its workers: give it a cluster of its own, "
-                "execute(on=flownet.spark.cluster(...)), outside of a with block",
+                f"job {job_name!r} reads or writes a DataFrame, whose tasks become its workers: give it a cluster of "
+                "its own, execute(on=flownet.spark.cluster(...)), outside of a with block",
                 setting="on",
-            )
-        if len(inputs) > 1:
-            raise ConfigError(
-                f"job {job_name!r} reads {len(inputs)} DataFrames; Spark's tasks bring one: unite or join them there",
-                setting="frame",
             )
         with self._lock:
             if self._job is not None:
@@ -157,10 +151,12 @@ class Cluster:
                 )
             if self._stage is None or not self._stage.is_whole():
                 self._stop()
-                self._start(self._speaking_name(None if self._entered else job_name), tls, *inputs)
+                self._start(self._speaking_name(None if self._entered else job_name), tls, frames)
             assert self._stage is not None
             self._job = job_name
-            return _Lease(self, self._stage)
+            for output in frames.outputs:
+                output.begin()
+            return _Lease(self, self._stage, frames.outputs)
 
     def __enter__(self) -> Cluster:
         with self._lock:
@@ -176,12 +172,8 @@ class Cluster:
         self._entered = False
         self._stop()
 
-    def result(self) -> DataFrame:
-        """Return the rows that the job wrote; it has ended well."""
-        assert self._ended is not None
-        return self._ended.result()
-
-    def _start(self, name: str, tls: str, feed: DataFrame | None = None) -> None:
+    def _start(self, name: str, tls: str, frames: Frames | None = None) -> None:
+        frames = frames or Frames()
         slots.refuse_dynamic_allocation(self._spark, self._workers)
         profile = self._resources.profile(self._spark)
         slots.check(self._spark, self._workers, self._launch_timeout, self._resources, profile)
@@ -192,8 +184,9 @@ class Cluster:
             self._address,
             tls,
             name,
-            feed=feed,
-            result=self._result_columns,
+            inputs=frames.inputs,
+            has_results=bool(frames.outputs),
+            is_repeatable=not (frames and frames.takes_checkpoints),
             profile=profile,
             launch_timeout=self._launch_timeout,
         )
@@ -207,14 +200,18 @@ class Cluster:
     def _stop(self) -> None:
         if self._stage is not None:
             self._stage.stop()
-            self._stage, self._ended = None, self._stage
+            self._stage = None
 
-    def _give_back(self) -> None:
-        """End the lease of the job."""
+    def _give_back(self, stage: Stage, outputs: Sequence[SparkResult]) -> None:
+        """End the lease of the job, and fill its results."""
         with self._lock:
             self._job = None
             if not self._entered:
                 self._stop()
+            kept = stage.result() if outputs else None
+        for output in outputs:
+            assert kept is not None
+            output.fill(kept)
 
     def _speaking_name(self, job_name: str | None) -> str:
         """Name for the Spark UI."""
@@ -228,9 +225,11 @@ class Cluster:
 class _Lease:
     """The workers, as long as one job has them."""
 
-    def __init__(self, cluster: Cluster, stage: Stage) -> None:
+    def __init__(self, cluster: Cluster, stage: Stage, outputs: Sequence[SparkResult]) -> None:
         self._cluster = cluster
         self._stage = stage
+        self._outputs = outputs
+        self._is_complete = False
         self._next_line_at = time.monotonic() + _SECONDS_BETWEEN_LINES
 
     @property
@@ -253,8 +252,11 @@ class _Lease:
         if reason:
             error.add_note(f"Spark says: {reason}")
 
+    def complete(self) -> None:
+        self._is_complete = True
+
     def close(self) -> None:
-        self._cluster._give_back()
+        self._cluster._give_back(self._stage, self._outputs if self._is_complete else ())
 
 
 _LOGGER = logging.getLogger("flownet.spark")

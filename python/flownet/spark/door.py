@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow
 
 from ..errors import FlownetError
+from .column_types import has_maps
+from .shared_input import SharedInput
 
 
 class Door:
@@ -24,24 +26,27 @@ class Door:
     Parameters
     ----------
     batches
-        What Spark hands to the task, for one reader.
+        What Spark hands to the task.
+    is_packed
+        Whether these are the rows of several DataFrames, or of one that was dealt out to the workers.
     """
 
-    def __init__(self, batches: Iterator[pyarrow.RecordBatch]) -> None:
+    def __init__(self, batches: Iterator[pyarrow.RecordBatch], is_packed: bool) -> None:
         self._batches = batches
-        self._results = queue.Queue[pyarrow.RecordBatch](_MAX_QUEUED)
+        self._shared = SharedInput(batches) if is_packed else None
+        self._results = queue.Queue[tuple[int, pyarrow.RecordBatch]](_MAX_QUEUED)
         self._is_shut = threading.Event()
 
-    def batches(self) -> Iterator[pyarrow.RecordBatch]:
-        """Read the input as it is."""
-        return self._batches
+    def batches(self, source: int) -> Iterator[pyarrow.RecordBatch]:
+        """Read the input of a source as it is."""
+        return self._batches if self._shared is None else self._shared.batches(source)
 
-    def records(self, as_dicts: bool) -> Iterable[Any]:
-        """Read the rows of the input, converted a batch at a time: tuples, or dicts by column name."""
-        return chain.from_iterable(rows_of(batch, as_dicts) for batch in self._batches)
+    def records(self, source: int, as_dicts: bool) -> Iterable[Any]:
+        """Read the rows of a source's input, converted a batch at a time: tuples, or dicts by column name."""
+        return chain.from_iterable(rows_of(batch, as_dicts) for batch in self.batches(source))
 
-    def give(self, batch: pyarrow.RecordBatch) -> None:
-        """Hand a batch to Spark; waits while it is busy with earlier ones.
+    def give(self, result: int, batch: pyarrow.RecordBatch) -> None:
+        """Hand a batch of a result to Spark; waits while it is busy with earlier ones.
 
         Raises
         ------
@@ -50,12 +55,12 @@ class Door:
         """
         while not self._is_shut.is_set():
             try:
-                return self._results.put(batch, timeout=_LOOK_SECONDS)
+                return self._results.put((result, batch), timeout=_LOOK_SECONDS)
             except queue.Full:
                 continue
         raise FlownetError("Spark ended the task that takes the results")
 
-    def results(self, worker: threading.Thread) -> Iterator[pyarrow.RecordBatch]:
+    def results(self, worker: threading.Thread) -> Iterator[tuple[int, pyarrow.RecordBatch]]:
         """Yield what the sinks give, until the worker has ended and all is out."""
         try:
             while worker.is_alive() or not self._results.empty():
@@ -65,14 +70,22 @@ class Door:
                     continue
         finally:
             self._is_shut.set()
+            if self._shared is not None:
+                self._shared.close()
 
 
 def rows_of(batch: pyarrow.RecordBatch, as_dicts: bool) -> Iterable[Any]:
     """Return the rows of a batch: tuples, or dicts by column name."""
+    columns = [_values_of(column) for column in batch.columns]
     if as_dicts:
-        rows: list[dict[str, Any]] = batch.to_pylist()
-        return rows
-    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        names = batch.schema.names
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return zip(*columns, strict=True)
+
+
+def _values_of(column: pyarrow.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist(maps_as_pydicts="strict") if has_maps(column.type) else column.to_pylist()
+    return values
 
 
 def hang(door: Door) -> None:

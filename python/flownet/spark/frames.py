@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
@@ -19,27 +19,32 @@ from ..functions import Sink
 from ..rows.schemas import schema_of
 from . import slots
 from .cluster import Cluster
+from .column_types import readable_schema, rows_schema, spark_schema, to_rows, to_spark
 from .door import the_door
+from .frame_input import FrameInput
+from .result_frame import SparkResult
 from .session import arrow_schema, is_connect
 
 if TYPE_CHECKING:
     from .. import _flownet
 
 
-def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
-    """Add a source of the rows of a DataFrame, each a record."""
+def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool, is_ordered: bool) -> Node:
+    """Add a source of the rows of a DataFrame, each a record.
+
+    Raises
+    ------
+    PlanError
+        A column is of a type that cannot go through a job.
+    """
     _check(frame)
-    return dataflow.add(
-        "from_iterable",
-        name="from_spark",
-        function=functools.partial(_own_share, as_dicts),
-        settings={"makes_its_own": True},
-        host_input=frame,
-        is_bounded=True,
-    )
+    readable_schema(frame.schema)
+    node = dataflow.add("from_iterable", name="from_spark", settings={"makes_its_own": True}, is_bounded=True)
+    _bind(node, frame, functools.partial(_own_share, node.id, as_dicts), is_ordered)
+    return node
 
 
-def read_rows(dataflow: Dataflow, frame: DataFrame) -> tuple[Node, _flownet.RowSchema]:
+def read_rows(dataflow: Dataflow, frame: DataFrame, is_ordered: bool) -> tuple[Node, _flownet.RowSchema]:
     """Add a source of the rows of a DataFrame, as a stream of rows.
 
     Raises
@@ -48,15 +53,17 @@ def read_rows(dataflow: Dataflow, frame: DataFrame) -> tuple[Node, _flownet.RowS
         A column is of a type that rows cannot have.
     """
     _check(frame)
-    try:
-        found = arrow_schema(frame.schema)
-    except PySparkException as error:
-        raise PlanError(f"from_spark: {error}") from error
-    schema = schema_of("from_spark", found)
+    schema = schema_of("from_spark", rows_schema(readable_schema(frame.schema)))
     settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True}}
-    share = functools.partial(_own_batches, pyarrow.schema(schema))
-    node = dataflow.add("rows", name="from_spark", function=share, settings=settings, host_input=frame, is_bounded=True)
+    node = dataflow.add("rows", name="from_spark", settings=settings, is_bounded=True)
+    _bind(node, frame, functools.partial(_own_batches, node.id, pyarrow.schema(schema)), is_ordered)
     return node, schema
+
+
+def _bind(node: Node, frame: DataFrame, share: Callable[[int, int], Any], is_ordered: bool) -> None:
+    node.function = share
+    node.host_input = FrameInput(frame, node.id)
+    node.has_order = is_ordered
 
 
 def _check(frame: DataFrame) -> None:
@@ -64,24 +71,24 @@ def _check(frame: DataFrame) -> None:
         raise ConfigError(f"from_spark() takes a DataFrame of PySpark, not {type(frame).__name__}", setting="frame")
     if not frame.columns:
         raise ConfigError("from_spark() takes a DataFrame with at least one column", setting="frame")
+    if frame.isStreaming:
+        raise ConfigError(
+            "from_spark() takes a DataFrame that ends, not a streaming one: bring its rows by flownet.spark.Inlet",
+            setting="frame",
+        )
 
 
-def write(
-    env: Owner, origins: tuple[Origin, ...], schema: str | StructType, workers: int | None, launch_timeout: Any
-) -> DataFrame:
-    """Run the dataflow inside Spark and return the records of a stream as a DataFrame."""
+def add_sink(dataflow: Dataflow, origins: tuple[Origin, ...], schema: str | StructType) -> SparkResult:
+    """Add a sink of records, whose result is filled by a job inside Spark."""
     columns = columns_of(schema)
+    node = dataflow.add("sink", inputs=origins, name="to_spark")
+    result = SparkResult(columns, node.id)
+    node.function, node.host_output = FrameSink(columns, node.id), result
+    return result
 
-    def end(dataflow: Dataflow) -> None:
-        dataflow.add("sink", inputs=origins, function=FrameSink(columns), name="to_spark")
 
-    return _run(env, columns, end, workers, launch_timeout)
-
-
-def write_rows(
-    env: Owner, origins: tuple[Origin, ...], schema: _flownet.RowSchema, workers: int | None, launch_timeout: Any
-) -> DataFrame:
-    """Run the dataflow inside Spark and return rows as a DataFrame.
+def add_rows_sink(dataflow: Dataflow, origins: tuple[Origin, ...], schema: _flownet.RowSchema) -> SparkResult:
+    """Add a sink of rows, whose result is filled by a job inside Spark.
 
     Raises
     ------
@@ -89,34 +96,32 @@ def write_rows(
         A column is of a type that Spark has not.
     """
     try:
-        columns = from_arrow_schema(pyarrow.schema(schema), prefer_timestamp_ntz=True)
+        columns = from_arrow_schema(spark_schema(pyarrow.schema(schema)), prefer_timestamp_ntz=True)
     except PySparkException as error:
         raise PlanError(f"to_spark: {error}") from error
+    settings = {"sink": {"input": schema.planned(), "format": "arrow"}}
+    node = dataflow.add("rows", inputs=origins, settings=settings, name="to_spark")
+    result = SparkResult(columns, node.id)
+    node.function, node.host_output = BatchSink(columns, node.id), result
+    return result
 
-    def end(dataflow: Dataflow) -> None:
-        settings = {"sink": {"input": schema.planned(), "format": "arrow"}}
-        dataflow.add("rows", inputs=origins, settings=settings, function=BatchSink(columns), name="to_spark")
 
-    return _run(env, columns, end, workers, launch_timeout)
-
-
-def _run(
-    env: Owner, columns: StructType, end: Callable[[Dataflow], None], workers: int | None, launch_timeout: Any
-) -> DataFrame:
-    inputs = env._dataflow.host_inputs()
-    spark = inputs[0].sparkSession if inputs else SparkSession.getActiveSession()
+def run(env: Owner, add: Callable[[Dataflow], SparkResult], workers: int | None, launch_timeout: Any) -> DataFrame:
+    """Run the dataflow of an environment and one sink more inside Spark, and return what that brings."""
+    frames = [given.frame for given in env._dataflow.host_inputs()]
+    spark = frames[0].sparkSession if frames else SparkSession.getActiveSession()
     if spark is None:
         raise ConfigError("to_spark() found no Spark session: make one, or begin with env.from_spark(df)")
     if workers is None:
-        workers = _usual_workers(spark, inputs[0] if inputs else None)
+        workers = _usual_workers(spark, frames)
     limit = config.duration_us("launch_timeout", launch_timeout) / 1e6
-    host = Cluster(spark, config.workers("workers", workers), None, limit, result=columns)
+    host = Cluster(spark, config.workers("workers", workers), None, limit)
     # Another call, or a job of the environment itself, runs the dataflow without this sink.
     dataflow = env._dataflow.branch()
-    end(dataflow)
+    result = add(dataflow)
     with env._submit(dataflow, on=host) as job:
         job.wait()
-    return host.result()
+    return result.frame
 
 
 class FrameSink(Sink[Any]):
@@ -126,10 +131,12 @@ class FrameSink(Sink[Any]):
     ----------
     columns
         Of the DataFrame.
+    result
+        Number of the result.
     """
 
-    def __init__(self, columns: StructType) -> None:
-        self._columns = columns
+    def __init__(self, columns: StructType, result: int) -> None:
+        self._columns, self._result = columns, result
 
     def open(self, ctx: object) -> None:
         """Prepare the subtask."""
@@ -146,7 +153,7 @@ class FrameSink(Sink[Any]):
         """Hand on what is gathered."""
         if self._gathered:
             rows, self._gathered = self._gathered, []
-            the_door().give(to_batch(rows, self._schema))
+            the_door().give(self._result, to_batch(rows, self._schema))
 
 
 class BatchSink(FrameSink):
@@ -162,8 +169,8 @@ class BatchSink(FrameSink):
         """Hand on what is gathered."""
         if self._gathered:
             table, self._gathered = pyarrow.Table.from_batches(self._gathered), []
-            for batch in table.cast(self._schema).combine_chunks().to_batches():
-                the_door().give(batch)
+            for batch in to_spark(table, self._schema):
+                the_door().give(self._result, batch)
 
 
 def to_batch(rows: list[Any], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
@@ -209,13 +216,14 @@ def _misfit(rows: list[Any], schema: pyarrow.Schema) -> str | None:
     return None
 
 
-def _own_share(as_dicts: bool, subtask: int, subtasks: int) -> Iterable[Any]:
-    return the_door().records(as_dicts)
+def _own_share(source: int, as_dicts: bool, subtask: int, subtasks: int) -> Iterable[Any]:
+    return the_door().records(source, as_dicts)
 
 
-def _own_batches(schema: pyarrow.Schema, subtask: int, subtasks: int) -> pyarrow.RecordBatchReader:
+def _own_batches(source: int, schema: pyarrow.Schema, subtask: int, subtasks: int) -> pyarrow.RecordBatchReader:
     # Spark says times in the zone of its session.
-    return pyarrow.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in the_door().batches()))
+    batches = (to_rows(batch).cast(schema) for batch in the_door().batches(source))
+    return pyarrow.RecordBatchReader.from_batches(schema, batches)
 
 
 def columns_of(schema: str | StructType) -> StructType:
@@ -239,12 +247,13 @@ def columns_of(schema: str | StructType) -> StructType:
     return StructType(columns.fields)
 
 
-def _usual_workers(spark: SparkSession, frame: DataFrame | None) -> int:
+def _usual_workers(spark: SparkSession, frames: Sequence[DataFrame]) -> int:
     """As many as Spark can run at once, at most one for each partition."""
     if is_connect(spark):
         raise PlanError("over Spark Connect nobody can count the free task slots: give to_spark(workers=...)")
     places = slots.count(spark)
-    return max(1, places if frame is None else min(places, frame.rdd.getNumPartitions()))
+    partitions = [frame.rdd.getNumPartitions() for frame in frames]
+    return max(1, min(places, sum(partitions)) if frames else places)
 
 
 _ROWS_PER_BATCH = 8192

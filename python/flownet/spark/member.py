@@ -30,6 +30,8 @@ class Load(NamedTuple):
 
     has_input: bool
     """Its input are rows for the job."""
+    is_packed: bool
+    """These are packed: of several DataFrames, or dealt out to the workers."""
     has_results: bool
     """Its output are rows of the job."""
 
@@ -74,13 +76,13 @@ def serve(
     except FlownetError as error:
         raise LaunchError(f"worker {worker} on {place}: {error}", worker=worker) from error
     _meet(context, member, worker, place, versions)
-    door = Door(batches)
+    door = Door(batches, load.is_packed)
     hang(door)
     # Of Spark's attempts at a task the later has the higher number, across stages too.
     service = _Service(member, crew, worker, context.taskAttemptId(), place)
     service.start()
     results = door.results(service)
-    yield from pack(results) if load.has_results else results
+    yield from pack(results)
     jobs = service.jobs()
     if not load.has_results:
         yield pyarrow.record_batch({"worker": pyarrow.array([worker], "int32"), "jobs": pyarrow.array([jobs], "int64")})

@@ -8,8 +8,12 @@ the stage again, as often as it fails, until the job ends or its restart strateg
 take the places of the lost ones, and a job with checkpoints resumes on them. Spark does not end the task of a silent
 worker, whose process is frozen or behind a cut network: the stage calls itself off when the job has lost such a worker.
 
-Three things end the stage for good: it never had all its workers, somebody cancelled it in Spark, or Spark stopped. A
-stage that carries rows into or out of a job is not submitted again, as the rows would pass twice.
+Three things end the stage for good: it never had all its workers, somebody cancelled it in Spark, or Spark stopped.
+
+The tasks of a stage that carries rows into or out of a job serve one attempt at the job. Before the job begins again
+all of them go, also after an exception of a function. Spark then drops their output, and the next stage reads the
+DataFrames from the start. So the rows of failed attempts are in no result. A job with checkpoints would resume behind
+rows that come again: its stage is not submitted again.
 
 The crew's credentials travel inside the pickled function, as all that the tasks run does: whoever can read that can run
 code in them anyhow. They are in no configuration, argument list, event log or page of the UI, which others may read.
@@ -22,17 +26,17 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from .. import _flownet
 from ..errors import LaunchError
 from . import packing, result_frame, session, slots
+from .frame_input import FrameInput, is_dealt_out, stage_input
 from .member import Load
 from .versions import Versions, own_versions
 
@@ -55,10 +59,12 @@ class Stage:
         Which connections are encrypted, as in the setting.
     name
         Shown in the Spark UI.
-    feed
-        The DataFrame whose rows the tasks read, or None.
-    result
-        Columns of the DataFrame that the tasks write, or None.
+    inputs
+        The DataFrames whose rows the tasks read.
+    has_results
+        Whether the tasks give rows to Spark.
+    is_repeatable
+        Whether the stage may be submitted again.
     profile
         What Spark sets aside for each task, or None for what it does by default.
     launch_timeout
@@ -73,16 +79,19 @@ class Stage:
         tls: str,
         name: str,
         *,
-        feed: DataFrame | None = None,
-        result: StructType | None = None,
+        inputs: Sequence[FrameInput] = (),
+        has_results: bool = False,
+        is_repeatable: bool = True,
         profile: ResourceProfile | None = None,
         launch_timeout: float,
     ) -> None:
         self._spark = spark
         self._workers = workers
         self._name = name
-        self._feed = feed
-        self._columns = result
+        self._inputs = inputs
+        self._has_results = has_results
+        self._knows_of_no_rows = False
+        """Spark started no task, as it knows that the inputs have no rows."""
         self._profile = profile
         self._result: DataFrame | None = None
         self._tag = f"flownet-{uuid.uuid4()}"
@@ -96,11 +105,13 @@ class Stage:
         self._called_off: str | None = None
         """Why this side ended the newest attempt at the stage, if it did."""
         self._launch_timeout = launch_timeout
-        self._is_repeatable = feed is None and result is None
+        self._is_repeatable = is_repeatable
         self._stopping = threading.Event()
         self._ended = threading.Event()
         refill = round(launch_timeout * 1000) if self._is_repeatable else None
-        self.crew = _flownet.Crew(address or session.own_address(spark), tls, refill)
+        # The input of a task cannot be rewound, nor can its output be taken back.
+        each_attempt = bool(inputs) or has_results
+        self.crew = _flownet.Crew(address or session.own_address(spark), tls, refill, each_attempt)
         self._thread = threading.Thread(target=self._run, name="flownet-spark", daemon=True)
 
     def start(self) -> None:
@@ -148,7 +159,7 @@ class Stage:
             return
         # Workers that are there leave by themselves; a stage that still waits for slots has to be called off.
         # Results may take Spark as long as they take.
-        if not came or not self._ended.wait(_LEAVE_SECONDS if self._columns is None else None):
+        if not came or not self._ended.wait(None if self._has_results else _LEAVE_SECONDS):
             session.cancel(self._spark, self._tag)
         if not self._ended.wait(_CANCEL_SECONDS):
             _LOGGER.warning("Spark did not end the stage of the workers within %.0f s of being asked", _CANCEL_SECONDS)
@@ -156,7 +167,7 @@ class Stage:
         self._thread.join()
 
     def result(self) -> DataFrame:
-        """Return what the tasks wrote, once the stage has ended.
+        """Return the packed results, once the stage has ended.
 
         Raises
         ------
@@ -174,12 +185,9 @@ class Stage:
                 try:
                     with self._watched(before):
                         self._run_once()
-                    if self._feed is None or self.crew.attempts() or self._stopping.is_set():
+                    if not self._inputs or self.crew.attempts() or self._stopping.is_set():
                         break
-                    # Spark knew that there are no rows, and so it started no task.
-                    self._feed = self._spark.range(0, self._workers, 1, self._workers).mapInArrow(
-                        _nothing, self._feed.schema
-                    )
+                    self._knows_of_no_rows = True
                     continue
                 except BaseException as error:
                     self._newest = max(self.crew.attempts(), default=-1)
@@ -254,23 +262,26 @@ class Stage:
         return sum(other > attempt for other in self.crew.attempts()) == self._workers
 
     def _run_once(self) -> None:
-        load = Load(has_input=self._feed is not None, has_results=self._columns is not None)
+        load = Load(
+            has_input=bool(self._inputs),
+            is_packed=is_dealt_out(self._inputs, self._workers),
+            has_results=self._has_results,
+        )
         body = _body(self.crew.address, self.crew.credentials(), own_versions(), load)
         with session.named_job(self._spark, self._tag, self._name, self._properties):
-            if self._columns is None:
+            if not self._has_results:
                 columns = "worker int, jobs long"
                 self._tasks().mapInArrow(body, columns, barrier=True, profile=self._profile).collect()
             else:
-                packed = self._tasks().mapInArrow(body, packing.COLUMNS, barrier=True, profile=self._profile)
-                self._result = result_frame.keep(packed, self._columns, self._workers)
+                packed = self._tasks().mapInArrow(body, packing.RESULT_COLUMNS, barrier=True, profile=self._profile)
+                self._result = result_frame.keep(packed, self._workers)
 
     def _tasks(self) -> DataFrame:
         """One partition a worker."""
-        if self._feed is None:
-            return self._spark.range(0, self._workers, 1, self._workers)
-        if session.partitions(self._feed) == self._workers:
-            return self._feed
-        return self._feed.repartition(self._workers)
+        rows = stage_input(self._spark, self._inputs, self._workers)
+        if not self._knows_of_no_rows:
+            return rows
+        return self._spark.range(0, self._workers, 1, self._workers).mapInArrow(_nothing, rows.schema)
 
     def _too_late(self) -> str:
         there = [worker for worker, _, _ in self.crew.members()]

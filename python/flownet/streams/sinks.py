@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
 
 from ..collected import Collected
 from ..dataflow import Origin
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ..host import Host
     from ..job import Job
+    from ..spark import SparkResult
 
 T = TypeVar("T")
 
@@ -228,9 +230,27 @@ class SinkMethods(OperatorHandle, Generic[T]):
         header = None if names is None else line.header()
         return self._files("write_csv", path, "csv", header=header, function=line)
 
+    @overload
     def to_spark(
-        self, schema: str | StructType, *, workers: int | None = None, launch_timeout: str | timedelta = "60s"
-    ) -> DataFrame:
+        self,
+        schema: str | StructType,
+        *,
+        run: Literal[True] = True,
+        workers: int | None = None,
+        launch_timeout: str | timedelta = "60s",
+    ) -> DataFrame: ...
+
+    @overload
+    def to_spark(self, schema: str | StructType, *, run: Literal[False]) -> SparkResult: ...
+
+    def to_spark(
+        self,
+        schema: str | StructType,
+        *,
+        run: bool = True,
+        workers: int | None = None,
+        launch_timeout: str | timedelta = "60s",
+    ) -> DataFrame | SparkResult:
         """Run the dataflow inside Spark, now, and return this stream's records as a DataFrame.
 
         Spark's tasks take the rows from the operators as they come, so nothing is gathered in one place. The result
@@ -242,16 +262,19 @@ class SinkMethods(OperatorHandle, Generic[T]):
         schema
             Columns of the DataFrame, such as ``"carrier string, flights long"``. Records are tuples in their order,
             dicts by their names, or the value itself if there is one column.
+        run
+            False leaves the job to ``execute(on=flownet.spark.cluster(...))``, and its `SparkResult.frame` is there
+            when that has returned. So one job can have several DataFrames as results. Default: True.
         workers
             Tasks of Spark to run in. None: as many as Spark can run at once, at most one for each partition of the
-            DataFrame of `Environment.from_spark`. Over Spark Connect it must be given. Default: None.
+            DataFrames of `Environment.from_spark`. Over Spark Connect it must be given. Default: None.
         launch_timeout
             How long Spark may take until all workers run. Default: ``"60s"``.
 
         Raises
         ------
         ConfigError
-            The schema is none, or there is no Spark session.
+            The schema is none, there is no Spark session, or the job takes checkpoints.
         OperatorError
             A record does not fit the schema, or a function of the user raised.
         FlownetError
@@ -266,7 +289,8 @@ class SinkMethods(OperatorHandle, Generic[T]):
         """
         from ..spark import frames
 
-        return frames.write(self._env, self._origins, schema, workers, launch_timeout)
+        add = functools.partial(frames.add_sink, origins=self._origins, schema=schema)
+        return frames.run(self._env, add, workers, launch_timeout) if run else add(self._env._dataflow)
 
     def sink_to(self, sink: Sink[T]) -> StreamSink:
         """Hand the records to a sink of your own.

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .. import config
-from ..dataflow import Origin
+from ..dataflow import Origin, lacks_order
 from ..errors import PlanError
 from ..functions import OutputTag, ProcessFunction
 from ..graph import FlowControl, PartitionerName
 from ..hashing import Hashing, calls_hash
 from ..record_functions import FilterFunction, FlatMapFunction, MapFunction
-from ..watermark import WatermarkStrategy
+from ..watermark import WatermarkStrategy, at_end_of_input
 from ..window import WindowAssigner
 from .calls import CallMethods
 from .checks import called_of, function_of, key_of, kind_of, number_of, refuse_async_methods
@@ -346,6 +346,8 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
             raise PlanError(
                 f"assign_timestamps_and_watermarks() needs a flownet.WatermarkStrategy, not {kind_of(strategy)}"
             )
+        if lacks_order(self._origins):
+            strategy = at_end_of_input(strategy)
         settings = {
             "watermarks": strategy.watermarks,
             "idle_after_ms": strategy.idle_after_ms,

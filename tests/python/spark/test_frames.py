@@ -154,7 +154,7 @@ def test_a_function_that_raises_is_the_error_of_to_spark(local: SparkSession) ->
         broken.to_spark("value long")
 
 
-def test_what_cannot_work_is_said_before_anything_runs(local: SparkSession) -> None:
+def test_what_cannot_work_is_said_before_anything_runs(local: SparkSession, tmp_path: Path) -> None:
     from flownet import spark
 
     env = fn.Environment()
@@ -168,6 +168,12 @@ def test_what_cannot_work_is_said_before_anything_runs(local: SparkSession) -> N
         env.execute()
     with spark.cluster(local, workers=1) as cluster, pytest.raises(ConfigError, match="a cluster of its own"):
         env.execute(on=cluster)
-    env.from_spark(local.range(1)).collect()
-    with pytest.raises(ConfigError, match="reads 2 DataFrames; Spark's tasks bring one"):
-        env.execute(on=spark.cluster(local, workers=1))
+    with pytest.raises(ConfigError, match="takes a DataFrame that ends, not a streaming one"):
+        env.from_spark(local.readStream.format("rate").load())
+    numbers = fn.Environment()
+    numbers.from_collection([1]).to_spark("id long", run=False)
+    with pytest.raises(PlanError, match="to_spark\\(run=False\\) writes inside Spark: run the job there"):
+        numbers.execute()
+    numbers.enable_checkpointing(storage=tmp_path.as_uri())
+    with pytest.raises(ConfigError, match="takes checkpoints and gives rows to Spark"):
+        numbers.execute(on=spark.cluster(local, workers=1))

@@ -1,0 +1,44 @@
+"""The DataFrames that a job reads, as the input of its barrier stage."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from . import packing, session
+from .result_frame import shuffle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, eq=False)
+class FrameInput:
+    """A DataFrame that a source reads."""
+
+    frame: DataFrame
+    source: int
+    """Number of the source in its dataflow."""
+
+
+def is_dealt_out(inputs: Sequence[FrameInput], workers: int) -> bool:
+    """Whether the rows pass a shuffle: there are several DataFrames, or not one partition for each worker."""
+    return len(inputs) > 1 or (len(inputs) == 1 and session.partitions(inputs[0].frame) != workers)
+
+
+def stage_input(spark: SparkSession, inputs: Sequence[FrameInput], workers: int) -> DataFrame:
+    """Return the DataFrame whose partitions the workers read, one each."""
+    if not inputs:
+        return spark.range(0, workers, 1, workers)
+    if not is_dealt_out(inputs, workers):
+        return inputs[0].frame
+    packed = [
+        each.frame.mapInArrow(packing.input_packer(each.source, workers), packing.INPUT_COLUMNS) for each in inputs
+    ]
+    # Spark runs a barrier stage over a union only behind a shuffle.
+    together = functools.reduce(DataFrame.unionAll, packed)
+    return shuffle(together, workers, together["worker"])
