@@ -126,7 +126,7 @@ def mixed_splits(nodes: Sequence[Node], subtasks: dict[int, int]) -> Iterator[Mi
             if node is not assigner and assigns_timestamps(node):
                 # Its times come from an assigner further up; this one changes them, as behind a join.
                 continue
-            if node.role in _TELL_SPLITS and found is not None:
+            if _tells_splits(node) and found is not None:
                 yield Mixed(assigner.name, node.name, *found)
             for given in node.inputs:
                 origin = exchanges.planned(node, given)
@@ -142,4 +142,9 @@ def _is_of_splits(origin: Origin) -> bool:
     at = origin.node
     while len(at.inputs) == 1 and at.parallelism is None and at.inputs[0].partitioner is None:
         at = at.inputs[0].node
-    return not at.inputs and at.role in _TELL_SPLITS
+    return not at.inputs and _tells_splits(at)
+
+
+def _tells_splits(node: Node) -> bool:
+    settings: Any = node.settings or {}
+    return node.role in _TELL_SPLITS or (node.role == "from_iterable" and bool(settings.get("tells_splits")))

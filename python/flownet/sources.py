@@ -54,7 +54,7 @@ def from_iterable(
         return dataflow.add(
             "from_iterable",
             function=iterable,
-            settings={"makes_its_own": True},
+            settings={"makes_its_own": True, "tells_splits": bool(getattr(iterable, "tells_splits", False))},
             rate_limit=_limit(rate_limit),
         )
     return dataflow.add(

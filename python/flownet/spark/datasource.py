@@ -204,6 +204,14 @@ class JobReader(DataSourceStreamReader):
             )
 
 
+@dataclass
+class Written(WriterCommitMessage):
+    """A partition that a subtask has taken."""
+
+    query: str
+    subtasks: int
+
+
 class JobWriter(DataSourceStreamArrowWriter):
     """Writes to an inlet.
 
@@ -233,7 +241,19 @@ class JobWriter(DataSourceStreamArrowWriter):
                 self._send(connection, name, iterator)
         except ConnectionLostError as error:
             raise _Links(self._handle).lost(subtask, subtasks, address) from error
-        return WriterCommitMessage()
+        return Written(query, subtasks)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Tell every subtask that the micro-batch is complete, so that event time may pass."""
+        written = next((message for message in messages if isinstance(message, Written)), None)
+        for subtask in range(written.subtasks if written is not None else 0):
+            assert written is not None
+            address = self._place_of(subtask)[2]
+            try:
+                with wire.dial(address, self._handle.keys) as connection:
+                    connection.call({"op": "committed", "query": written.query, "batch": batchId})
+            except ConnectionLostError as error:
+                raise _Links(self._handle).lost(subtask, written.subtasks, address) from error
 
     def _send(self, connection: Connection, name: Header, batches: Iterator[pyarrow.RecordBatch]) -> None:
         is_taken = connection.call({"op": "begin", **name})[0]["is_taken"]

@@ -12,7 +12,8 @@ from ..errors import FlownetError
 from . import wire
 from .door import rows_of
 from .hub import Membership
-from .intake import Attempt, Intake, Name
+from .intake import Attempt, BatchEnd, Intake, Name
+from .micro_batches import MicroBatches
 from .secure import Keys
 from .session import arrow_schema
 from .stream_end import StreamEnd
@@ -60,6 +61,9 @@ class Inlet(StreamEnd):
     micro-batch after a restart from the checkpoint. This holds where the rows of a repeated micro-batch fall into the
     same partitions, as everywhere in Structured Streaming whose sources can be read again. It costs that no row goes
     on before its partition is complete. The job itself takes no checkpoints: rows that it has taken are lost with it.
+
+    Event time passes at the end of a micro-batch, to the least over its partitions, less the delay. So the order in
+    which partitions arrive makes no row late. Assign timestamps in front of the first exchange.
 
     Examples
     --------
@@ -133,8 +137,11 @@ class InletSource:
         self._hub, self._keys, self._columns = hub, keys, columns
         self._limit, self._as_dicts = limit_bytes, as_dicts
 
+    tells_splits = True
+    """To `Environment.from_iterable`: there are marks among the records."""
+
     def __call__(self, subtask: int, subtasks: int) -> Iterator[Any]:
-        """Yield the rows for a subtask until the inlet is closed."""
+        """Yield the rows for a subtask until the inlet is closed, and marks that say when event time may pass."""
         schema = arrow_schema(self._columns)
         intake = Intake(self._limit)
         member = Membership(
@@ -146,8 +153,13 @@ class InletSource:
             lambda asked: intake.close(),
         )
         try:
-            for payload in intake.payloads():
-                yield from rows_of(wire.unpack(payload, schema), self._as_dicts)
+            batches = MicroBatches()
+            for event in intake.events():
+                if isinstance(event, BatchEnd):
+                    yield from batches.end(event.query)
+                else:
+                    yield from batches.begin(event.name)
+                    yield from rows_of(wire.unpack(event.payload, schema), self._as_dicts)
             member.end(0, 0)
         finally:
             intake.discard()
@@ -177,6 +189,9 @@ class _InletSession:
                 is_first = self._intake.complete(self._attempt)
                 self._attempt = None
                 return {"is_first": is_first}, b""
+            case "committed":
+                self._intake.end_batch(BatchEnd(str(header["query"]), int(header["batch"])))
+                return {"op": "go on"}, b""
             case "status":
                 return self._intake.status(), b""
             case other:

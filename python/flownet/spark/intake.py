@@ -36,6 +36,20 @@ class Name(NamedTuple):
     partition: int
 
 
+class Rows(NamedTuple):
+    """A part of a partition."""
+
+    name: Name
+    payload: bytes
+
+
+class BatchEnd(NamedTuple):
+    """All partitions of a micro-batch have come."""
+
+    query: str
+    batch: int
+
+
 class Attempt:
     """A partition that is coming in."""
 
@@ -59,7 +73,8 @@ class Intake:
         self._limit = limit_bytes
         self._changed = threading.Condition()
         self._coming = list[Attempt]()
-        self._complete = deque[Attempt]()
+        self._complete = deque[Attempt | BatchEnd]()
+        self._newest_end = dict[str, int]()
         self._taken = dict[str, tuple[int, set[int]]]()
         self._held = self._peak = self._waits = self._repeats = 0
         self._waiting = 0
@@ -129,21 +144,32 @@ class Intake:
             self._changed.notify_all()
             return True
 
+    def end_batch(self, end: BatchEnd) -> None:
+        """Note that all partitions of a micro-batch have come, here and elsewhere; once, if it is said again."""
+        with self._changed:
+            if end.batch > self._newest_end.get(end.query, -1):
+                self._newest_end[end.query] = end.batch
+                self._complete.append(end)
+                self._changed.notify_all()
+
     def give_up(self, attempt: Attempt) -> None:
         """Forget a partition whose sender is gone."""
         with self._changed:
             self._drop(attempt)
 
-    def payloads(self) -> Iterator[bytes]:
-        """Yield the parts of complete partitions, until the intake is closed and empty."""
+    def events(self) -> Iterator[Rows | BatchEnd]:
+        """Yield complete partitions in parts, and the ends of micro-batches, until the intake is closed and empty."""
         try:
-            while (attempt := self._next()) is not None:
-                attempt.file.seek(0)
-                while length := attempt.file.read(_LENGTH.size):
-                    payload = attempt.file.read(_LENGTH.unpack(length)[0])
-                    yield payload
-                    self._pass_on(attempt, len(payload))
-                self._finish(attempt)
+            while (event := self._next()) is not None:
+                if isinstance(event, BatchEnd):
+                    yield event
+                    continue
+                event.file.seek(0)
+                while length := event.file.read(_LENGTH.size):
+                    payload = event.file.read(_LENGTH.unpack(length)[0])
+                    yield Rows(event.name, payload)
+                    self._pass_on(event, len(payload))
+                self._finish(event)
         finally:
             if self._reading is not None:
                 self._finish(self._reading)
@@ -170,14 +196,17 @@ class Intake:
         """Close, and forget everything."""
         self.close()
         with self._changed:
-            for attempt in [*self._coming, *self._complete]:
-                self._drop(attempt)
+            for event in [*self._coming, *self._complete]:
+                if isinstance(event, Attempt):
+                    self._drop(event)
+            self._complete.clear()
 
-    def _next(self) -> Attempt | None:
+    def _next(self) -> Attempt | BatchEnd | None:
         with self._changed:
             self._changed.wait_for(lambda: self._complete or self._is_closed)
-            self._reading = self._complete.popleft() if self._complete else None
-            return self._reading
+            event = self._complete.popleft() if self._complete else None
+            self._reading = event if isinstance(event, Attempt) else None
+            return event
 
     def _pass_on(self, attempt: Attempt, size: int) -> None:
         with self._changed:
@@ -191,9 +220,10 @@ class Intake:
             self._drop(attempt)
 
     def _drop(self, attempt: Attempt) -> None:
-        for attempts in (self._coming, self._complete):
-            if attempt in attempts:
-                attempts.remove(attempt)
+        if attempt in self._coming:
+            self._coming.remove(attempt)
+        if attempt in self._complete:
+            self._complete.remove(attempt)
         self._held -= attempt.bytes
         attempt.bytes = 0
         attempt.file.close()

@@ -7,12 +7,15 @@ import os
 import socket
 import struct
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
 import pytest
 
+import flownet as fn
 from flownet import _flownet
 from flownet.errors import ConnectionLostError, FlownetError
 
@@ -334,7 +337,7 @@ def test_a_closed_shelf_lets_nobody_wait() -> None:
 
 
 def test_a_partition_is_passed_on_once_and_as_a_whole() -> None:
-    from flownet.spark.intake import Intake, Name
+    from flownet.spark.intake import Intake, Name, Rows
 
     intake = Intake(1000)
     name = Name("query", 3, 0)
@@ -357,14 +360,14 @@ def test_a_partition_is_passed_on_once_and_as_a_whole() -> None:
     intake.close()
     with pytest.raises(FlownetError, match="the inlet is closed"):
         intake.complete(other)
-    assert list(intake.payloads()) == [b"one", b"two"]
+    assert [event.payload for event in intake.events() if isinstance(event, Rows)] == [b"one", b"two"]
     intake.discard()
     assert intake.status()["held_bytes"] == 0
     assert all(attempt.file.closed for attempt in (first, second, third, other))
 
 
 def test_partitions_wait_for_room_and_the_eldest_gets_on() -> None:
-    from flownet.spark.intake import Intake, Name
+    from flownet.spark.intake import Intake, Name, Rows
 
     intake = Intake(10)
     eldest, younger = intake.begin(Name("query", 0, 0)), intake.begin(Name("query", 0, 1))
@@ -376,7 +379,7 @@ def test_partitions_wait_for_room_and_the_eldest_gets_on() -> None:
     waiting.start()
     eventually("a partition that waits", lambda: intake.status()["is_waiting"])
     assert intake.complete(eldest)
-    payloads = intake.payloads()
+    payloads = (event.payload for event in intake.events() if isinstance(event, Rows))
     assert next(payloads) == bytes(6)
     assert waiting.is_alive()
     rest = list[bytes]()
@@ -395,3 +398,92 @@ def test_partitions_wait_for_room_and_the_eldest_gets_on() -> None:
         "is_waiting": False,
         "repeats": 0,
     }
+
+
+def test_the_end_of_a_micro_batch_comes_behind_its_partitions_and_once() -> None:
+    from flownet.spark.intake import BatchEnd, Intake, Name, Rows
+
+    intake = Intake(1000)
+    ends = [BatchEnd("query", 3), BatchEnd("query", 4), BatchEnd("other", 0)]
+    for name in (Name("query", 3, 1), Name("query", 3, 0)):
+        attempt = intake.begin(name)
+        assert attempt is not None
+        intake.add(attempt, b"rows")
+        assert intake.complete(attempt)
+    for end in (ends[0], ends[0], ends[1], BatchEnd("query", 3), ends[2]):
+        intake.end_batch(end)
+    intake.close()
+    rows = [Rows(Name("query", 3, 1), b"rows"), Rows(Name("query", 3, 0), b"rows")]
+    assert list(intake.events()) == [*rows, *ends]
+
+
+SECOND = 1000
+
+
+def marked_rows(events: list[tuple[str, int, list[int]]]) -> Iterator[Any]:
+    """Yield the times of partitions, with the marks of their micro-batches; no times end a micro-batch."""
+    from flownet.spark.intake import Name
+    from flownet.spark.micro_batches import MicroBatches
+
+    batches = MicroBatches()
+    for query, partition, times in events:
+        yield from batches.begin(Name(query, 0, partition)) if times else batches.end(query)
+        for time_ms in times:
+            # Watermarks are made of every record that comes so late after another, were they not held.
+            time.sleep(0.25 if time_ms == times[0] else 0)
+            yield time_ms
+
+
+class Marked:
+    """A source with marks, as an inlet has."""
+
+    tells_splits = True
+
+    def __init__(self, of_subtask: list[list[tuple[str, int, list[int]]]]) -> None:
+        self._of_subtask = of_subtask
+
+    def __call__(self, subtask: int, subtasks: int) -> Iterator[Any]:
+        return marked_rows(self._of_subtask[subtask])
+
+
+def late_and_counted(of_subtask: list[list[tuple[str, int, list[int]]]]) -> tuple[int, dict[int, int]]:
+    """Count records by windows of ten seconds, of which a late record would be missing."""
+    env = fn.Environment(parallelism=len(of_subtask), buffer_timeout="1ms")
+    strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda time_ms: time_ms)
+    timed = env.from_iterable(Marked(of_subtask)).assign_timestamps_and_watermarks(strategy)
+    windows = timed.key_by(lambda time_ms: time_ms // (10 * SECOND)).window(fn.Tumbling("10s"))
+    counts = windows.count().collect()
+    result = env.execute()
+    found = Counter[int]()
+    for key, count in counts:
+        found[key] += count
+    return sum(task.late_records for task in result.tasks), dict(found)
+
+
+def test_the_order_of_partitions_in_a_micro_batch_makes_nothing_late() -> None:
+    newest_first = [
+        ("q", partition, [start * SECOND, start * SECOND + 1]) for partition, start in enumerate((50, 30, 10))
+    ]
+    end = ("q", -1, list[int]())
+    assert late_and_counted([[*newest_first, end]]) == (0, {5: 2, 3: 2, 1: 2})
+
+
+def test_event_time_passes_at_the_end_of_a_micro_batch_to_the_least_over_its_partitions() -> None:
+    end = ("q", -1, list[int]())
+    batches = [("q", 0, [50 * SECOND]), ("q", 1, [30 * SECOND]), end, ("q", 0, [31 * SECOND]), ("q", 1, [10 * SECOND])]
+    # The second is behind the least, 30 s, and its window is over.
+    assert late_and_counted([[*batches, end]]) == (1, {5: 1, 3: 2})
+
+
+def test_a_subtask_without_rows_of_a_micro_batch_holds_up_no_other() -> None:
+    end = ("q", -1, list[int]())
+    busy = [("q", 0, [50 * SECOND]), end, ("q", 0, [90 * SECOND]), end, ("q", 0, [10 * SECOND]), end]
+    for quiet in ([end, end, end], [("q", 1, [40 * SECOND]), end, end, end]):
+        late, counted = late_and_counted([busy, quiet])
+        assert (late, counted[9]) == (1, 1), "event time has passed 10 s"
+
+
+def test_two_queries_hold_event_time_each_for_itself() -> None:
+    ends = [(query, -1, list[int]()) for query in "ab"]
+    rows = [("a", 0, [50 * SECOND]), ("b", 0, [20 * SECOND]), ends[0], ("b", 1, [10 * SECOND]), ends[1]]
+    assert late_and_counted([rows]) == (0, {5: 1, 2: 1, 1: 1})

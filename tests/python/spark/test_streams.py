@@ -266,6 +266,47 @@ def test_a_repeated_micro_batch_does_not_double_rows(spark: SparkSession, tmp_pa
     assert sorted(numbers) == list(range(10_000))
 
 
+def test_partitions_that_arrive_newest_first_make_nothing_late(spark: SparkSession, tmp_path: Path) -> None:
+    """The older partition of a micro-batch waits until the job has worked off the newer one. Compared with Spark."""
+    from pyspark.sql.functions import timestamp_seconds, window
+
+    from flownet.spark import Inlet
+
+    def oldest_last(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            while batch.column(0)[0].as_py() % 1000 == 0 and not (tmp_path / f"newer {batch.column(0)[0]}").exists():
+                time.sleep(0.01)
+            yield batch
+
+    folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row: row[0] * 1000)
+    with Inlet("id long") as inlet:
+        seen = list[int]()
+        env = fn.Environment(parallelism=2, buffer_timeout="1ms")
+        timed = env.from_iterable(inlet.source).assign_timestamps_and_watermarks(strategy)
+        timed.map(lambda row: row[0]).collect(seen)
+        found = list[Any]()
+        timed.key_by(lambda row: row[0] // 60).window(fn.Tumbling("1min")).count().collect(found)
+        job = env.execute_async()
+        for first in (0, 1000):
+            spark.range(first, first + 1000, 1, 2).write.mode("append").parquet(str(folder))
+            rows = spark.readStream.schema("id long").parquet(str(folder)).mapInArrow(oldest_last, "id long")
+            query = into(inlet, rows, checkpoint)
+            eventually("the newer partition", lambda least=first + 500: len(seen) == least)  # type: ignore[misc]
+            # Time for watermarks, which come every 200 ms.
+            time.sleep(0.5)
+            (tmp_path / f"newer {first}").touch()
+            query.awaitTermination()
+            # The least over the partitions is in the middle of the micro-batch.
+            closed = (first + 500) // 60
+            eventually("windows that are over", lambda closed=closed: len(found) == closed)  # type: ignore[misc]
+        inlet.close()
+        result = job.wait()
+    assert sum(task.late_records for task in result.tasks) == 0
+    minutes = spark.read.parquet(str(folder)).groupBy(window(timestamp_seconds("id"), "1 minute")).count()
+    assert sorted(count for _, count in found) == sorted(row["count"] for row in minutes.collect())
+
+
 def test_a_query_waits_for_the_job_and_the_buffer_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
     from flownet.spark import Inlet
 
