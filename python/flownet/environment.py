@@ -622,9 +622,9 @@ class Environment(RowSources):
             Give a stream of rows, whose columns are those of the DataFrame: batches go through as Spark hands them
             over, and `Rows.to_spark` gives them back. Default: False.
         ordered
-            Each partition is in the order that timestamps promise, such as by ``sortWithinPartitions``, and there are
-            as many partitions as workers. Event time then follows the rows. Default: False, nothing is promised: event
-            time passes when the input ends, and no row is late.
+            Each partition is in the order that timestamps promise, such as by ``sortWithinPartitions``. Event time then
+            follows the rows. It must be the only DataFrame of the job, with as many partitions as there are workers.
+            Default: False, nothing is promised: event time passes when the input ends, and no row is late.
 
         Raises
         ------

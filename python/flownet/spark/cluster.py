@@ -18,6 +18,7 @@ from ..errors import ConfigError, FlownetError, LaunchError
 from ..host import Frames
 from ..report import JobStatus
 from . import slots
+from .frame_input import check_order
 from .resources import AS_BY_DEFAULT, TaskResources
 from .session import interrupt_raised
 from .stage import Stage
@@ -143,6 +144,7 @@ class Cluster:
                 "its own, execute(on=flownet.spark.cluster(...)), outside of a with block",
                 setting="on",
             )
+        check_order(frames.inputs, self._workers)
         with self._lock:
             if self._job is not None:
                 raise LaunchError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from ..errors import ConfigError
 from . import packing, session
 from .result_frame import shuffle
 
@@ -23,11 +24,36 @@ class FrameInput:
     frame: DataFrame
     source: int
     """Number of the source in its dataflow."""
+    is_ordered: bool = False
+    """Event time follows the rows, so each worker must read one partition."""
 
 
 def is_dealt_out(inputs: Sequence[FrameInput], workers: int) -> bool:
     """Whether the rows pass a shuffle: there are several DataFrames, or not one partition for each worker."""
     return len(inputs) > 1 or (len(inputs) == 1 and session.partitions(inputs[0].frame) != workers)
+
+
+def check_order(inputs: Sequence[FrameInput], workers: int) -> None:
+    """Refuse DataFrames in whose order event time cannot follow the rows.
+
+    Raises
+    ------
+    ConfigError
+        Workers would read rows of several partitions.
+    """
+    if not any(given.is_ordered for given in inputs) or not is_dealt_out(inputs, workers):
+        return
+    if len(inputs) > 1:
+        reason, way_out = f"the job reads {len(inputs)}", "leave out ordered=True, or join them in Spark"
+    else:
+        count = session.partitions(inputs[0].frame)
+        known = "a number of partitions that is not known before it runs" if count is None else f"{count} partitions"
+        reason = f"it has {known}, for {workers} workers"
+        way_out = f"sort it within {workers} partitions and make these known by df.localCheckpoint()"
+    raise ConfigError(
+        f"from_spark(ordered=True) needs one DataFrame with one partition for each worker, and {reason}: {way_out}",
+        setting="ordered",
+    )
 
 
 def stage_input(spark: SparkSession, inputs: Sequence[FrameInput], workers: int) -> DataFrame:

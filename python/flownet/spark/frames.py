@@ -62,7 +62,7 @@ def read_rows(dataflow: Dataflow, frame: DataFrame, is_ordered: bool) -> tuple[N
 
 def _bind(node: Node, frame: DataFrame, share: Callable[[int, int], Any], is_ordered: bool) -> None:
     node.function = share
-    node.host_input = FrameInput(frame, node.id)
+    node.host_input = FrameInput(frame, node.id, is_ordered)
     node.has_order = is_ordered
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flownet as fn
+from flownet.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,7 @@ def test_an_ordered_frame_moves_event_time_with_its_rows(
 ) -> None:
     from flownet import spark
 
-    frame = events(local, 2, order="ms")
+    frame = events(local, 4, order="ms").repartitionByRange(2, "ms").sortWithinPartitions("ms").localCheckpoint()
     env = fn.Environment(parallelism=2)
     if as_rows:
         timed = env.from_spark(frame, as_rows=True, ordered=True).assign_timestamps("ms", delay="1s")
@@ -81,3 +82,20 @@ def test_a_stream_of_another_source_keeps_its_promise_of_order(local: SparkSessi
     assert frame is not None
     assert other is not None
     assert (frame["watermarks"], other["watermarks"]) == ("never", {"bounded": {"delay_ms": 0}})
+
+
+def test_an_ordered_frame_whose_partitions_would_mix_is_refused(local: SparkSession) -> None:
+    from flownet import spark
+
+    def complaint(*frames: DataFrame, workers: int = 2) -> str:
+        env = fn.Environment(parallelism=2)
+        for frame in frames:
+            env.from_spark(frame, ordered=True).print()
+        with pytest.raises(ConfigError) as raised:
+            env.execute(on=spark.cluster(local, workers=workers))
+        return str(raised.value)
+
+    rows = events(local, 2)
+    assert "and it has 2 partitions, for 1 workers: sort it within 1 partitions" in complaint(rows, workers=1)
+    assert "partitions that is not known before it runs, for 2 workers" in complaint(rows.repartition(2, "key"))
+    assert "and the job reads 2: leave out ordered=True, or join them in Spark" in complaint(rows, rows)
