@@ -298,7 +298,7 @@ def test_partitions_that_arrive_newest_first_make_nothing_late(spark: SparkSessi
             (tmp_path / f"newer {first}").touch()
             query.awaitTermination()
             # The least over the partitions is in the middle of the micro-batch.
-            closed = (first + 500) // 60
+            closed = (first + 499) // 60
             eventually("windows that are over", lambda closed=closed: len(found) == closed)  # type: ignore[misc]
         inlet.close()
         result = job.wait()

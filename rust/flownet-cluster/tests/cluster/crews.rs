@@ -218,6 +218,7 @@ fn a_crew_for_single_attempts_lets_all_members_go_before_a_restart() {
     status_with(&job, "a running job", running);
     signal(crew.processes[1].id(), "-KILL");
     assert_eq!(exit_code(&mut crew.processes[0]), Some(EXPELLED));
+    assert_eq!(exit_code(&mut crew.processes[1]), None, "killed");
     for worker in [1, 2] {
         crew.processes[worker as usize - 1] = crew.start(worker, 1, &crew.crew.credentials().to_text());
     }
