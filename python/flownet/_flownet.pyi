@@ -22,6 +22,7 @@ __all__ = [
     "ProcessContext",
     "RowBatch",
     "RowSchema",
+    "SplitMark",
     "TaskContext",
     "TriggerContext",
     "WebServer",

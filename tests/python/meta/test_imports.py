@@ -70,6 +70,7 @@ MAY_IMPORT_EXTENSION = {
     "rows.schemas",
     "rows.stream",
     "spark.member",
+    "spark.micro_batches",
     "speaking",
     "spark.stage",
     "spark.versions",
