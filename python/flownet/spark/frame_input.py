@@ -66,5 +66,5 @@ def stage_input(spark: SparkSession, inputs: Sequence[FrameInput], workers: int)
         each.frame.mapInArrow(packing.input_packer(each.source, workers), packing.INPUT_COLUMNS) for each in inputs
     ]
     # Spark runs a barrier stage over a union only behind a shuffle.
-    together = functools.reduce(DataFrame.unionAll, packed)
+    together = functools.reduce(lambda one, other: one.unionAll(other), packed)
     return shuffle(together, workers, together["worker"])
