@@ -63,6 +63,19 @@ def too_late(spark: SparkSession) -> str:
     return "no error"
 
 
+def sums_of_frames(spark: SparkSession) -> list[int]:
+    """Read two DataFrames in one job, and sum what its two results hold."""
+    frame = spark.range(0, 1000, 1, 3)
+    env = fn.Environment(parallelism=2)
+    doubled = env.from_spark(frame).map(lambda row: row[0] * 2).to_spark("n long", run=False)
+    pairs = env.from_spark(frame.selectExpr("map('a', id) AS pairs"), as_rows=True).to_spark(run=False)
+    env.execute(on=flownet.spark.cluster(spark, workers=2))
+    return [
+        doubled.frame.selectExpr("sum(n)").collect()[0][0],
+        pairs.frame.selectExpr("sum(pairs['a'])").collect()[0][0],
+    ]
+
+
 def ports() -> int:
     """Count the sockets of this process on which somebody may knock."""
     inodes = {os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()}
@@ -82,6 +95,7 @@ def main() -> None:
         seen["cancelled"] = cancelled(cluster)
     seen["too late"] = too_late(spark)
     seen["after a refusal"] = sums(on=flownet.spark.cluster(spark, workers=2))
+    seen["frames"] = sums_of_frames(spark)
     seen["ports left"] = ports() - ports_before
     spark.stop()
     print(json.dumps(seen))

@@ -23,4 +23,5 @@ def test_a_session_of_spark_connect_hosts_jobs_as_a_classic_one_does(
     assert seen["cancelled"]
     assert seen["too late"].startswith("0 of 3 workers came within 1 s")
     assert seen["after a refusal"] == seen["expected"]
+    assert seen["frames"] == [999_000, 499_500]
     assert seen["ports left"] == 0
