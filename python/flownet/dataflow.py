@@ -326,7 +326,7 @@ def unbounded_source(origins: tuple[Origin, ...]) -> Node | None:
 
 def lacks_order(origins: tuple[Origin, ...]) -> bool:
     """Say whether no source that leads to these origins keeps the order that its reader may promise."""
-    sources = [node for node in _upstream(origins) if not node.inputs]
+    sources = [node for node in upstream(origins) if not node.inputs]
     return bool(sources) and not any(node.has_order for node in sources)
 
 

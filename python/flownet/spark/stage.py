@@ -216,7 +216,8 @@ class Stage:
         """Call the stage off meanwhile if a worker leaves it and its task does not end."""
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(before, ended), name="flownet-watch", daemon=True)
-        if self._is_repeatable:
+        # Tasks that carry rows give them to Spark when their workers have left.
+        if self._is_repeatable and not self._inputs and not self._has_results:
             watcher.start()
         try:
             yield
