@@ -75,7 +75,7 @@ def environment(storage: str | None, **settings: Any) -> fn.Environment:
     """Make an environment, with a checkpoint a second if there is a folder for them."""
     env = fn.Environment(**{"parallelism": WORKERS, **settings})
     if storage is not None:
-        env.enable_checkpointing("1s", storage=storage, allow_unrepeatable=True)
+        env.enable_checkpointing("1s", storage=storage, allow_non_replayable=True)
     return env
 
 
@@ -222,7 +222,7 @@ def seconds_under_pressure(options: argparse.Namespace, *, unaligned: bool) -> l
     """Run the job until it has made a few checkpoints."""
     with tempfile.TemporaryDirectory() as folder:
         env = fn.Environment(parallelism=WORKERS)
-        env.enable_checkpointing("500ms", storage=folder, allow_unrepeatable=True, unaligned=unaligned)
+        env.enable_checkpointing("500ms", storage=folder, allow_non_replayable=True, unaligned=unaligned)
         numbers(env, 100 * options.records).rebalance().map(slowly).sink_to(Discard())
         with env.execute_async(WORKERS) as job:
             while len(made := job.status().checkpoints) < (4 if unaligned else 1):

@@ -85,18 +85,18 @@ def interval(env: fn.Environment, options: argparse.Namespace) -> None:
 
 def group(env: fn.Environment, options: argparse.Namespace) -> None:
     """Count by key, with a change of the result for each record."""
-    steady(env, options.records).as_changes().key_by(0).count().to_stream().sink_to(Discard())
+    steady(env, options.records).as_changelog().key_by(0).count().to_stream().sink_to(Discard())
 
 
 def regroup(env: fn.Environment, options: argparse.Namespace) -> None:
     """Sum the counts of ten keys each: updates come in, and updates go out."""
-    counts = steady(env, options.records).as_changes().key_by(0).count()
+    counts = steady(env, options.records).as_changelog().key_by(0).count()
     counts.key_by(lambda count: count[0] // 10).sum(1).to_stream().sink_to(Discard())
 
 
 def join(env: fn.Environment, options: argparse.Namespace) -> None:
     """Join two tables, each of half of the records."""
-    left, right = (steady(env, options.records // 2).as_changes() for _ in range(2))
+    left, right = (steady(env, options.records // 2).as_changelog() for _ in range(2))
     left.join(right).where(1).equal_to(1).apply().to_stream().sink_to(Discard())
 
 

@@ -108,7 +108,7 @@ def run_with_checkpoints(keys: int, folder: Path, given: argparse.Namespace) -> 
     is_in_memory = goes_on and given.restore == "memory"
     env = fn.Environment(**({} if is_in_memory else on_disk), restart="none", stop_timeout="1h")
     env.enable_checkpointing(given.checkpoint, storage=str(folder / "checkpoints"), timeout="1h")
-    stream = env.from_resumable(read, batches=True).key_by(abs)
+    stream = env.from_generator(read, batches=True).key_by(abs)
     stream.process(KeepsText(given.value_bytes)).print()
     before, began, began_cpu = resident_mib(), time.perf_counter(), time.process_time()
     with env.execute_async() as job:

@@ -15,7 +15,7 @@ def query(events):
     """Join persons of three states with their auctions of one category."""
     local = nexmark.persons(events).filter(lambda person: person.state in {"OR", "ID", "CA"})
     items = nexmark.auctions(events).filter(lambda auction: auction.category == 10)
-    both = local.as_changes().join(items).where(lambda person: person.id).equal_to(lambda auction: auction.seller)
+    both = local.as_changelog().join(items).where(lambda person: person.id).equal_to(lambda auction: auction.seller)
     # Nobody leaves and no auction is withdrawn: each change is a result that stays.
     return both.apply(offer).to_stream().map(lambda change: change.value)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from . import errors
     from .aggregate import AggregateFunction
     from .changes import Change, MaterializedTable, RowKind
-    from .collected import Collected
+    from .collected import CollectedRecords
     from .context import TaskContext
     from .environment import Environment
     from .errors import FlownetError
@@ -53,15 +53,6 @@ if TYPE_CHECKING:
     from .log import LogEntry
     from .metrics import Counter, Gauge, Histogram, Meter, Metrics, UserMetric
     from .postgres import PostgresSink
-    from .record_functions import (
-        CoFlatMapFunction,
-        CoMapFunction,
-        FilterFunction,
-        FlatMapFunction,
-        MapFunction,
-        ReduceFunction,
-    )
-    from .repeatable import Source, SplitReader
     from .report import (
         CheckpointPart,
         CheckpointSummary,
@@ -73,6 +64,14 @@ if TYPE_CHECKING:
         TaskReport,
     )
     from .results import Results
+    from .rich_functions import (
+        CoFlatMapFunction,
+        CoMapFunction,
+        FilterFunction,
+        FlatMapFunction,
+        MapFunction,
+        ReduceFunction,
+    )
     from .rows.aggregates import (
         Aggregate,
         collect,
@@ -95,6 +94,7 @@ if TYPE_CHECKING:
     from .rows.results import RowResults
     from .rows.stream import Rows
     from .sample import JobSample, TaskSample, WorkerSample
+    from .source import Source, SplitReader
     from .sqlite import SqliteSink
     from .state import (
         AggregatingState,
@@ -110,7 +110,7 @@ if TYPE_CHECKING:
         ValueStateDescriptor,
     )
     from .streams.all_windowed import AllWindowedStream
-    from .streams.changing import ChangeJoin, ChangeStream, KeyedChangeStream
+    from .streams.changelog_stream import ChangeJoin, ChangelogStream, KeyedChangelogStream
     from .streams.connected import ConnectedStreams
     from .streams.handle import StreamSink
     from .streams.joined import AsOfJoin, BoundedJoin, IntervalJoin, JoinedStreams
@@ -148,14 +148,14 @@ __all__ = [
     "BoundedJoin",
     "Change",
     "ChangeJoin",
-    "ChangeStream",
+    "ChangelogStream",
     "CheckpointPart",
     "CheckpointSummary",
     "CheckpointUnderWay",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
-    "Collected",
+    "CollectedRecords",
     "CollectedRows",
     "ConnectedStreams",
     "ContinuousEventTimeTrigger",
@@ -182,7 +182,7 @@ __all__ = [
     "KafkaSink",
     "KafkaSource",
     "KeyedBroadcastProcessFunction",
-    "KeyedChangeStream",
+    "KeyedChangelogStream",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedRows",
@@ -276,7 +276,7 @@ _HOMES: Final = {
         "MaterializedTable",
         "RowKind",
     ),
-    ".collected": ("Collected",),
+    ".collected": ("CollectedRecords",),
     ".context": ("TaskContext",),
     ".environment": ("Environment",),
     ".errors": ("FlownetError",),
@@ -315,7 +315,7 @@ _HOMES: Final = {
         "UserMetric",
     ),
     ".postgres": ("PostgresSink",),
-    ".record_functions": (
+    ".rich_functions": (
         "CoFlatMapFunction",
         "CoMapFunction",
         "FilterFunction",
@@ -324,7 +324,7 @@ _HOMES: Final = {
         "ReduceFunction",
     ),
     ".log": ("LogEntry",),
-    ".repeatable": (
+    ".source": (
         "Source",
         "SplitReader",
     ),
@@ -391,10 +391,10 @@ _HOMES: Final = {
     ".streams.keyed": ("KeyedStream",),
     ".streams.stream": ("Stream",),
     ".streams.windowed": ("WindowedStream",),
-    ".streams.changing": (
+    ".streams.changelog_stream": (
         "ChangeJoin",
-        "ChangeStream",
-        "KeyedChangeStream",
+        "ChangelogStream",
+        "KeyedChangelogStream",
     ),
     ".trigger": (
         "ContinuousEventTimeTrigger",

@@ -12,7 +12,7 @@ from .graph import Edge, Operator
 __all__ = [
     "Answers",
     "ClassTable",
-    "Crew",
+    "WorkerPool",
     "Harness",
     "HarnessState",
     "JobHandle",
@@ -100,7 +100,7 @@ def submit(
     objects: dict[int, object],
     command: list[str],
     init: bytes,
-    crew: Crew | None,
+    pool: WorkerPool | None,
 ) -> JobHandle: ...
 def checkpoints(storage: str) -> list[dict[str, Any]]: ...
 def checkpoint_damage(storage: str) -> list[str]: ...
@@ -144,8 +144,8 @@ class JobMetrics:
     def now(self) -> tuple[float, list[float], list[tuple[str, str, str, list[tuple[dict[str, str], Any]]]]]: ...
 
 @final
-class Crew:
-    def __new__(cls, host: str, tls: str, refill_ms: int | None = None, each_attempt: bool = False) -> Crew: ...
+class WorkerPool:
+    def __new__(cls, host: str, tls: str, refill_ms: int | None = None, each_attempt: bool = False) -> WorkerPool: ...
     @property
     def address(self) -> str: ...
     def credentials(self) -> str: ...

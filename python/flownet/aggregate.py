@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from .errors import PlanError
-from .record_functions import Function
+from .rich_functions import Function
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -57,7 +57,7 @@ class AggregateFunction(Function, Generic[T, A, R]):
         raise NotImplementedError(f"{type(self).__name__} must define merge(accumulator, later)")
 
 
-class Folded(AggregateFunction[Any, Any, Any]):
+class FoldAggregate(AggregateFunction[Any, Any, Any]):
     """An aggregate made of plain functions.
 
     Parameters
@@ -106,6 +106,6 @@ class Folded(AggregateFunction[Any, Any, Any]):
 
 def merges(aggregate: AggregateFunction[Any, Any, Any]) -> bool:
     """Say whether two accumulators can be made one."""
-    if isinstance(aggregate, Folded):
+    if isinstance(aggregate, FoldAggregate):
         return aggregate._merge is not None
     return type(aggregate).merge is not AggregateFunction.merge

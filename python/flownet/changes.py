@@ -95,7 +95,7 @@ class MaterializedTable(Generic[T]):
     >>> import flownet as fn
     >>> table = fn.MaterializedTable()
     >>> env = fn.Environment()
-    >>> words = env.from_collection(["to", "be", "to"]).as_changes()
+    >>> words = env.from_collection(["to", "be", "to"]).as_changelog()
     >>> counts = words.key_by(str).count().collect(into=table)
     >>> result = env.execute()
     >>> sorted(table.rows())

@@ -36,7 +36,7 @@ class KeptClass(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Restored:
+class RestoredClass:
     """What the program has in the place of a class of an earlier run."""
 
     cls: type | None
@@ -125,7 +125,7 @@ def find_classes(kept: Iterable[tuple[Any, ...]]) -> bytes:
     RestoreError
         An operator keeps values of a class that the program does not have, or has with fields that do not fit.
     """
-    found: dict[int, Restored] = {}
+    found: dict[int, RestoredClass] = {}
     for one in map(_kept_class, kept):
         restored = found.get(one.number) or _find(one)
         found[one.number] = restored
@@ -157,7 +157,7 @@ def adopt(found: bytes) -> None:
     _restored.update(pickle.loads(found))  # noqa: S301 - comes from the process that started this one
 
 
-def restored(number: int) -> Restored | None:
+def restored(number: int) -> RestoredClass | None:
     """Return what the program has in the place of a class of an earlier run; None of a class of this run."""
     return _restored.get(number)
 
@@ -167,21 +167,21 @@ def _kept_class(one: tuple[Any, ...]) -> KeptClass:
     return kept._replace(in_dict=tuple(kept.in_dict), in_slots=tuple(kept.in_slots))
 
 
-def _find(kept: KeptClass) -> Restored:
+def _find(kept: KeptClass) -> RestoredClass:
     cls = find_class(kept.name)
     if cls is None and kept.pickled and not _is_by_value(kept.pickled):
         # Classes that a library finds by other means, such as models of pydantic with their types filled in.
         with contextlib.suppress(Exception):
             cls = pickle.loads(kept.pickled)  # noqa: S301 - as any state of a checkpoint
     if cls is None:
-        return Restored(None, _not_found(kept.name))
+        return RestoredClass(None, _not_found(kept.name))
     return _with_class(kept, cls)
 
 
-def _with_class(kept: KeptClass, cls: type) -> Restored:
-    there = Restored(cls, renames=dict(renamed_fields(cls)))
+def _with_class(kept: KeptClass, cls: type) -> RestoredClass:
+    there = RestoredClass(cls, renames=dict(renamed_fields(cls)))
     reason = there.change_from(kept.name, kept.kind, kept.in_dict, kept.in_slots).reason
-    return Restored(None, reason) if reason else there
+    return RestoredClass(None, reason) if reason else there
 
 
 def _not_found(name: str) -> str:
@@ -265,5 +265,5 @@ _KINDS = {
     "model": "a pydantic model",
     "opaque": "a class without declared fields",
 }
-_restored: dict[int, Restored] = {}
+_restored: dict[int, RestoredClass] = {}
 """By the number of the class in values of earlier runs."""

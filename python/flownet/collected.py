@@ -8,7 +8,7 @@ from typing import Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class Collected(Sequence[T], Generic[T]):
+class CollectedRecords(Sequence[T], Generic[T]):
     """Result of ``Stream.collect()``: empty until ``execute()`` has returned, then a sequence of the records.
 
     Records of one subtask are in their order; across subtasks there is none. A further ``execute()`` starts it anew.
@@ -31,7 +31,7 @@ class Collected(Sequence[T], Generic[T]):
         return iter(self._records)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Collected):
+        if isinstance(other, CollectedRecords):
             return self._records == other._records
         return self._records == other
 
@@ -40,7 +40,7 @@ class Collected(Sequence[T], Generic[T]):
     def __repr__(self) -> str:
         shown = ", ".join(repr(record) for record in self._records[:10])
         more = f", ... {len(self._records) - 10} more" if len(self._records) > 10 else ""
-        return f"Collected([{shown}{more}])"
+        return f"CollectedRecords([{shown}{more}])"
 
     def _restart(self) -> list[T]:
         """Begin an empty list for the next run; the runtime fills it."""

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .errors import DuplicateUidError, PlanError
-from .exchanges import Exchanges, Mixed, mixed_splits
+from .exchanges import Exchanges, MixedSplits, mixed_splits
 from .graph import Chaining, Edge, FlowControl, Operator, PartitionerName
 from .hashing import Hashing, is_seeded
-from .host import Host
+from .launcher import Host
 
 if TYPE_CHECKING:
     from .discovery import Discovery
     from .job import Job
 
 
-class Owner(Protocol):
+class DataflowOwner(Protocol):
     """What a dataflow belongs to: an environment."""
 
     _dataflow: Dataflow
@@ -310,7 +310,7 @@ class Dataflow:
         exchanges = Exchanges(self.nodes)
         return {node.id: _subtasks(node, exchanges, parallelism, workers) for node in self.nodes}
 
-    def mixed_splits(self, parallelism: int, workers: int = 0) -> Iterator[Mixed]:
+    def mixed_splits(self, parallelism: int, workers: int = 0) -> Iterator[MixedSplits]:
         """Find operators that assign timestamps behind exchanges of sources with splits; see `describe`."""
         return mixed_splits(self.nodes, self.subtasks(parallelism, workers))
 

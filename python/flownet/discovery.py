@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from . import codec
-from .repeatable import Listing
+from .source import Listing
 
 LOG = logging.getLogger("flownet")
 
 
-class Told(Protocol):
+class DiscoveryTarget(Protocol):
     """The job that is told."""
 
     def status(self) -> dict[str, Any]:
@@ -35,13 +35,13 @@ class Discovery:
 
     def __init__(self, listings: list[tuple[int, Listing]]) -> None:
         self._watches = [
-            Watch(operator, listing, listing.interval_seconds)
+            SourceWatch(operator, listing, listing.interval_seconds)
             for operator, listing in listings
             if listing.interval_seconds is not None
         ]
         self._stopped = threading.Event()
 
-    def start(self, job: Callable[[], Told | None]) -> None:
+    def start(self, job: Callable[[], DiscoveryTarget | None]) -> None:
         """Begin to look, as long as there is a job."""
         threading.Thread(target=self._run, args=(job,), name="flownet-discovery", daemon=True).start()
 
@@ -49,14 +49,14 @@ class Discovery:
         """End without waiting."""
         self._stopped.set()
 
-    def _run(self, job: Callable[[], Told | None]) -> None:
+    def _run(self, job: Callable[[], DiscoveryTarget | None]) -> None:
         while not self._stopped.wait(max(0.0, min(watch.next_s for watch in self._watches) - time.monotonic())):
             for watch in self._watches:
                 if watch.next_s <= time.monotonic() and not _look(watch, job):
                     return
 
 
-def _look(watch: Watch, job: Callable[[], Told | None]) -> bool:
+def _look(watch: SourceWatch, job: Callable[[], DiscoveryTarget | None]) -> bool:
     """Tell a job of what a source has to read; false if there is none any more. It is held for no longer than that."""
     told = job()
     if told is None:
@@ -70,7 +70,7 @@ def _look(watch: Watch, job: Callable[[], Told | None]) -> bool:
 
 
 @dataclass
-class Watch:
+class SourceWatch:
     """One source."""
 
     operator: int
@@ -109,7 +109,7 @@ class Watch:
         self.told.update(split for _, split, _ in found)
         return found
 
-    def tell(self, found: list[tuple[int, Any, Any]], job: Told) -> None:
+    def tell(self, found: list[tuple[int, Any, Any]], job: DiscoveryTarget) -> None:
         """Tell the attempt."""
         for at in range(0, len(found), _MOST_AT_ONCE):
             job.add_splits(self.operator, self.restarted or 0, codec.encode(found[at : at + _MOST_AT_ONCE]))

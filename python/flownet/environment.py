@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
-from . import _flownet, class_changes, config, serialise, sources, speaking
+from . import _flownet, class_changes, config, log_capture, serialise, source_methods
 from .arrival_order import arrival_dependent
 from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
-from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_user
+from .errors import ConfigError, LaunchError, PlanError, UsageWarning, warn_user
 from .graph import FlowControl
-from .host import Frames, Host
+from .launcher import Frames, Host
 from .rows.reading import RowSources
 from .streams.stream import Stream
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from .job import Job
-    from .repeatable import Source
     from .report import JobResult
     from .rows.stream import Rows
+    from .source import Source
     from .testing.script import Step
     from .ui import Ui, Where
 
@@ -233,10 +233,10 @@ class Environment(RowSources):
         min_pause: str | timedelta | Literal[0] | Unset = UNSET,
         tolerable_failures: int | Unset = UNSET,
         retained: int | Unset = UNSET,
-        allow_unrepeatable: bool | Unset = UNSET,
+        allow_non_replayable: bool | Unset = UNSET,
         restore_from: str | os.PathLike[str] | Unset = UNSET,
         restore_checkpoint: int | Unset = UNSET,
-        allow_dropped_state: bool | Unset = UNSET,
+        allow_non_restored_state: bool | Unset = UNSET,
     ) -> None:
         """Keep what the job has come to, again and again, so that it goes on from there after a failure.
 
@@ -276,7 +276,7 @@ class Environment(RowSources):
             Checkpoints in a row that may fail before the job does. Default: 0.
         retained
             How many checkpoints are kept. Default: 1.
-        allow_unrepeatable
+        allow_non_replayable
             Whether sources are accepted that cannot be repeated: an iterator, a socket, Spark. What they bring counts
             at most once: after a failure, what came since the last checkpoint is missing. Default: False.
         restore_from
@@ -288,7 +288,7 @@ class Environment(RowSources):
             With ``restore_from``: number of the checkpoint there to begin from, as ``flownet checkpoints`` lists them.
             A job whose last checkpoint is damaged begins from an older one like this, in another ``storage``; it needs
             no uids. Sinks write again what they wrote since that checkpoint. Default: the last one.
-        allow_dropped_state
+        allow_non_restored_state
             Whether the job goes on from a checkpoint that has state of operators which the dataflow has no more: that
             state is lost. Default: False, it is refused with the names of the operators.
 
@@ -315,7 +315,7 @@ class Environment(RowSources):
         config.resolve({**self._given, **settings}, {})
         self._given.update(settings)
 
-    def from_collection(self, items: Iterable[T], *, rate_limit: sources.RateLimit | None = None) -> Stream[T]:
+    def from_collection(self, items: Iterable[T], *, rate_limit: source_methods.RateLimit | None = None) -> Stream[T]:
         """Start from values that are at hand.
 
         Parameters
@@ -338,13 +338,13 @@ class Environment(RowSources):
         >>> numbers = env.from_collection([1, 2, 3])
         """
         pickle = self._settings(None)[0]["codec"] == "pickle"
-        return self._stream(sources.from_collection(self._dataflow, items, pickle=pickle, rate_limit=rate_limit))
+        return self._stream(source_methods.from_collection(self._dataflow, items, pickle=pickle, rate_limit=rate_limit))
 
     def from_iterable(
         self,
         iterable: Iterable[T] | Callable[[int, int], Iterable[T]],
         *,
-        rate_limit: sources.RateLimit | None = None,
+        rate_limit: source_methods.RateLimit | None = None,
     ) -> Stream[T]:
         """Start from an iterable that lives in this process, or from one that each subtask makes for itself.
 
@@ -391,15 +391,15 @@ class Environment(RowSources):
         ...         store.update((number, True) for number in records)
         >>> sink = env.from_iterable(range(50), rate_limit=500).sink_to(Store())
         """
-        return self._stream(sources.from_iterable(self._dataflow, iterable, rate_limit=rate_limit))
+        return self._stream(source_methods.from_iterable(self._dataflow, iterable, rate_limit=rate_limit))
 
     def read_text(
         self,
         paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         *,
-        errors: sources.TextErrors = "strict",
+        errors: source_methods.TextErrors = "strict",
         watch: bool | str | timedelta = False,
-        rate_limit: sources.RateLimit | None = None,
+        rate_limit: source_methods.RateLimit | None = None,
     ) -> Stream[str]:
         """Start from the lines of text files, without their line ends.
 
@@ -441,15 +441,15 @@ class Environment(RowSources):
         --------
         >>> lines = env.read_text(["/etc/passwd", "/etc/group"])
         """
-        return self._stream(sources.read_text(self._dataflow, paths, errors, watch=watch, rate_limit=rate_limit))
+        return self._stream(source_methods.read_text(self._dataflow, paths, errors, watch=watch, rate_limit=rate_limit))
 
     def socket_text(
         self,
         host: str,
         port: int,
         *,
-        errors: sources.TextErrors = "strict",
-        rate_limit: sources.RateLimit | None = None,
+        errors: source_methods.TextErrors = "strict",
+        rate_limit: source_methods.RateLimit | None = None,
     ) -> Stream[str]:
         """Start from the lines that a TCP server sends, without their line ends, until it closes the connection.
 
@@ -473,9 +473,9 @@ class Environment(RowSources):
         --------
         >>> lines = env.socket_text("localhost", 9999)
         """
-        return self._stream(sources.socket_text(self._dataflow, host, port, errors, rate_limit=rate_limit))
+        return self._stream(source_methods.socket_text(self._dataflow, host, port, errors, rate_limit=rate_limit))
 
-    def from_source(self, source: Source[T], *, rate_limit: sources.RateLimit | None = None) -> Stream[T]:
+    def from_source(self, source: Source[T], *, rate_limit: source_methods.RateLimit | None = None) -> Stream[T]:
         """Start from a source of your own, that can be read again from where it was.
 
         Its splits are shared among the subtasks, in the order in which it lists them. A subtask reads its own side by
@@ -521,15 +521,15 @@ class Environment(RowSources):
         >>> sorted(numbers) == list(range(300))
         True
         """
-        return self._stream(sources.from_source(self._dataflow, source, rate_limit=rate_limit))
+        return self._stream(source_methods.from_source(self._dataflow, source, rate_limit=rate_limit))
 
-    def from_resumable(
+    def from_generator(
         self,
         read: Callable[..., Iterator[Any]],
         *,
         splits: Iterable[Any] | None = None,
         batches: bool = False,
-        rate_limit: sources.RateLimit | None = None,
+        rate_limit: source_methods.RateLimit | None = None,
     ) -> Stream[Any]:
         """Start from a generator that can begin anywhere: `from_source` in its simplest form.
 
@@ -561,12 +561,14 @@ class Environment(RowSources):
         >>> def squares(position):
         ...     for number in range(position or 0, 4):
         ...         yield number + 1, number * number
-        >>> numbers = env.from_resumable(squares).collect()
+        >>> numbers = env.from_generator(squares).collect()
         >>> result = env.execute()
         >>> list(numbers)
         [0, 1, 4, 9]
         """
-        node = sources.from_resumable(self._dataflow, read, splits=splits, batches=batches, rate_limit=rate_limit)
+        node = source_methods.from_generator(
+            self._dataflow, read, splits=splits, batches=batches, rate_limit=rate_limit
+        )
         return self._stream(node)
 
     def from_script(self, *scripts: Iterable[Step]) -> Stream[Any]:
@@ -778,16 +780,16 @@ class Environment(RowSources):
         resumes = settings["checkpoint_interval"] is not None
         _warn_of_loose_ends(dataflow)
         for mixed in dataflow.mixed_splits(parallelism, settings["workers"]):
-            warn_user(MistakeWarning(str(mixed)))
+            warn_user(UsageWarning(str(mixed)))
         for sentence in arrival_dependent(dataflow, parallelism, settings["workers"]):
-            warn_user(MistakeWarning(sentence))
+            warn_user(UsageWarning(sentence))
         # Where nothing is shipped, it is serialised all the same: every subtask of every run has a copy of its own.
         ship = None if here and settings["object_reuse"] else serialise.dumps
         plan = dataflow.build(parallelism, ship, settings["workers"])
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
         classes = _classes_of_checkpoint(settings)
         init = b"" if here else serialise.pack_init(classes)
-        speaking.overhear()
+        log_capture.overhear()
         discovery = dataflow.discovery()
         if on is None:
             job = Job(submit([] if here else _worker_command(), init, None), resumes=resumes, discovery=discovery)
@@ -797,7 +799,7 @@ class Environment(RowSources):
         _flownet.check(plan.operators, plan.edges, settings)
         lease = on.lease(settings["name"], settings["tls"], frames)
         try:
-            job = Job(submit([], init, lease.crew), lease, resumes=resumes, discovery=discovery)
+            job = Job(submit([], init, lease.pool), lease, resumes=resumes, discovery=discovery)
         except BaseException:
             lease.close()
             raise
@@ -845,10 +847,10 @@ _CHECKPOINTING = {
     "min_pause": "checkpoint_min_pause",
     "tolerable_failures": "tolerable_failed_checkpoints",
     "retained": "retained_checkpoints",
-    "allow_unrepeatable": "allow_unrepeatable",
+    "allow_non_replayable": "allow_non_replayable",
     "restore_from": "restore_from",
     "restore_checkpoint": "restore_checkpoint",
-    "allow_dropped_state": "allow_dropped_state",
+    "allow_non_restored_state": "allow_non_restored_state",
 }
 """Settings of checkpoints, by what `Environment.enable_checkpointing` calls them."""
 
@@ -885,7 +887,7 @@ def _warn_of_loose_ends(dataflow: Dataflow) -> None:
             f"nothing takes the records of operator {node.name!r}: add a sink behind it, such as .print() or "
             ".collect(), or leave it out"
         )
-        warn_user(MistakeWarning(text))
+        warn_user(UsageWarning(text))
 
 
 def _worker_command() -> list[str]:

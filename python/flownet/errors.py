@@ -291,7 +291,7 @@ class ConnectionLostError(FlownetError, ConnectionError):
     """What ended it."""
 
 
-class PeerBreachError(FlownetError):
+class ProtocolViolationError(FlownetError):
     """A worker sent what no correct worker sends: it is another build than this process, or has a bug."""
 
     operator: str | None = None
@@ -329,7 +329,7 @@ class MissingUidError(RestoreError):
 
 
 class DroppedStateError(RestoreError):
-    """The checkpoint has state of operators that the dataflow has no more; ``allow_dropped_state=True`` drops it."""
+    """The checkpoint has state of operators that are gone; ``allow_non_restored_state=True`` drops it."""
 
 
 class SavepointError(CheckpointError):
@@ -381,7 +381,7 @@ class NoSuchJobError(UiError, LookupError):
     """Id of the job that was asked for, if one was."""
 
 
-class MistakeWarning(UserWarning):
+class UsageWarning(UserWarning):
     """Something in the dataflow was hardly meant: it has no effect, or it makes records late. The job still runs."""
 
 

@@ -86,7 +86,7 @@ def _watermarks(assigner: Node) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
+class MixedSplits:
     """An assigner behind an exchange, where the splits of a source are mixed."""
 
     assigner: str
@@ -104,7 +104,7 @@ class Mixed:
         )
 
 
-def mixed_splits(nodes: Sequence[Node], subtasks: dict[int, int]) -> Iterator[Mixed]:
+def mixed_splits(nodes: Sequence[Node], subtasks: dict[int, int]) -> Iterator[MixedSplits]:
     """Find the assigners behind exchanges of sources with splits.
 
     Parameters
@@ -127,7 +127,7 @@ def mixed_splits(nodes: Sequence[Node], subtasks: dict[int, int]) -> Iterator[Mi
                 # Its times come from an assigner further up; this one changes them, as behind a join.
                 continue
             if _tells_splits(node) and found is not None:
-                yield Mixed(assigner.name, node.name, *found)
+                yield MixedSplits(assigner.name, node.name, *found)
             for given in node.inputs:
                 origin = exchanges.planned(node, given)
                 changes = subtasks[origin.node.id] != subtasks[node.id]

@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import CancelledError, FlownetError, LaunchError, StalledWarning
-from .log import Level, LogEntry, Printer, Said
+from .log import Level, LogEntry, LogSource, Printer
 from .report import JobResult, JobStatus, fields, told_metrics, told_operators
 from .sample import JobSample, TaskSample, WorkerSample
-from .waiting import Terminated, Watcher, name_of, sigterm_raised
+from .waiting import TerminationExit, Watcher, name_of, sigterm_raised
 
 if TYPE_CHECKING:
-    from ._flownet import Crew
+    from ._flownet import WorkerPool
     from .discovery import Discovery
 
 
@@ -64,7 +64,7 @@ class JobHandle(Protocol):
     def add_splits(self, operator: int, restarted: int, splits: bytes) -> None:
         """Tell a source that there is more to read, if the attempt behind so many restarts still runs."""
 
-    def log(self) -> Said:
+    def log(self) -> LogSource:
         """Give what was said in it."""
 
     def cancel(self) -> None:
@@ -75,10 +75,10 @@ class JobHandle(Protocol):
 
 
 class Lease(Protocol):
-    """The workers of a `flownet.host.Host`, as long as one job has them."""
+    """The workers of a `flownet.launcher.Host`, as long as one job has them."""
 
     @property
-    def crew(self) -> Crew:
+    def pool(self) -> WorkerPool:
         """The workers: all there, all idle."""
 
     def interruptible(self) -> AbstractContextManager[None]:
@@ -122,7 +122,7 @@ class Job:
         self._lease = lease
         self._resumes = resumes
         self._stalls_told = 0
-        self._signals: list[KeyboardInterrupt | Terminated] = []
+        self._signals: list[KeyboardInterrupt | TerminationExit] = []
         self._is_stopping = False
         status = handle.status()
         self._said = handle.log()
@@ -177,7 +177,7 @@ class Job:
                     if self._signals and not self._is_stopping:
                         self._stop_at_signal(watcher)
                     result = self._look(deadline, watcher)
-                except (KeyboardInterrupt, Terminated) as signalled:
+                except (KeyboardInterrupt, TerminationExit) as signalled:
                     # No more than that in here, or the next one may get through.
                     self._signals.append(signalled)
                     continue
@@ -501,7 +501,7 @@ def _task_sample(told: Mapping[str, Any]) -> TaskSample:
     return TaskSample(**{**told, "metrics": told_metrics(told), "operators": told_operators(told)})
 
 
-def _printer(handle: JobHandle, said: Said, tasks: list[tuple[str, int]]) -> Printer:
+def _printer(handle: JobHandle, said: LogSource, tasks: list[tuple[str, int]]) -> Printer:
     try:
         return Printer(said, tasks)
     except RuntimeError as error:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from . import _flownet
 from .errors import ConfigError
+from .expiring_value import EXPIRING, without_expiry
 from .tables import text_table
-from .timed import EXPIRING, without_expiry
 
 if TYPE_CHECKING:
     import pyarrow

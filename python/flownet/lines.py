@@ -56,12 +56,12 @@ class CsvLine:
 
     def _begin(self) -> Callable[[Any], str]:
         # With either letter of the line's end in a value, the value is quoted.
-        writer = csv.writer(_Handed(), delimiter=self._delimiter, lineterminator="\r\n")
+        writer = csv.writer(_EchoFile(), delimiter=self._delimiter, lineterminator="\r\n")
         write: Any = writer.writerow
         return lambda values: write(values)[:-2]
 
 
-class _Handed:
+class _EchoFile:
     """A file that hands back what it is given: ``writerow`` returns what ``write`` does."""
 
     def write(self, text: str) -> str:

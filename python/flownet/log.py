@@ -58,7 +58,7 @@ def speaker_name(worker: int, task: int | None, subtask: int | None, tasks: Sequ
     return name if parallelism == 1 else f"{name} {subtask + 1}/{parallelism}"
 
 
-class Said(Protocol):
+class LogSource(Protocol):
     """The log of a job, as the extension gives it."""
 
     def entries(self, after: int, most: int, level: str | None) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ class Printer:
         Name and parallelism of each task.
     """
 
-    def __init__(self, said: Said, tasks: list[tuple[str, int]]) -> None:
+    def __init__(self, said: LogSource, tasks: list[tuple[str, int]]) -> None:
         self._said = said
         self._tasks = tasks
         self._thread = threading.Thread(target=self._run, name="flownet-print", daemon=True)

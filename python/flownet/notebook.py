@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from .report import JobStatus
 
 
-class Shown(Protocol):
+class DisplayedJob(Protocol):
     """A job, as far as it is shown."""
 
     def status(self) -> JobStatus:
@@ -20,7 +20,7 @@ class Shown(Protocol):
         """Give its table."""
 
 
-def show(job: Shown) -> None:
+def show(job: DisplayedJob) -> None:
     """Show a job where IPython shows what a cell gives: a table that lives in a notebook, a line in a terminal."""
     # It called us, so it is there.
     from IPython import get_ipython
@@ -37,12 +37,12 @@ def show(job: Shown) -> None:
     follow.start()
 
 
-def _follow(job: weakref.ref[Shown], shown: Any, html: type) -> None:
+def _follow(job: weakref.ref[DisplayedJob], shown: Any, html: type) -> None:
     while _is_shown_again(job, shown, html):
         time.sleep(_SECONDS_BETWEEN)
 
 
-def _is_shown_again(reference: weakref.ref[Shown], shown: Any, html: type) -> bool:
+def _is_shown_again(reference: weakref.ref[DisplayedJob], shown: Any, html: type) -> bool:
     """Show what a job does now; whether there will be more."""
     job = reference()
     if job is None:

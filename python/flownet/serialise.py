@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from . import class_changes, pickling, speaking
+from . import class_changes, log_capture, pickling
 from .class_names import adopt_script, scripts
 from .classes import slots
 from .errors import LaunchError, NotShippableError
@@ -69,7 +69,7 @@ def pack_init(classes: bytes = b"") -> bytes:
         ) from error
     path = [entry or cwd for entry in sys.path]
     return pickle.dumps(
-        {"path": path, "cwd": cwd, "levels": speaking.levels(), "scripts": scripts(), "classes": classes}
+        {"path": path, "cwd": cwd, "levels": log_capture.levels(), "scripts": scripts(), "classes": classes}
     )
 
 
@@ -78,7 +78,7 @@ def apply_init(init: bytes) -> None:
     state: dict[str, Any] = pickle.loads(init)  # noqa: S301 - comes from the process that started this one
     sys.path[:] = state["path"]
     os.chdir(state["cwd"])
-    speaking.begin(state["levels"])
+    log_capture.begin(state["levels"])
     _adopt_classes(state)
 
 
@@ -86,7 +86,7 @@ def apply_init_as_guest(init: bytes) -> None:
     """Do what `apply_init` does in a process that is not ours: its own modules come first, its folder stays."""
     state: dict[str, Any] = pickle.loads(init)  # noqa: S301 - comes from a peer that has proved to know our secret
     sys.path.extend(entry for entry in state["path"] if entry not in sys.path)
-    speaking.begin(state["levels"])
+    log_capture.begin(state["levels"])
     _adopt_classes(state)
 
 

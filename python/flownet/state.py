@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from .aggregate import AggregateFunction
 from .class_names import rename_class
 from .errors import PlanError
-from .timed import EXPIRING, EventTimed, Timed
+from .expiring_value import EXPIRING, EventTimed, ExpiringValue
 from .window import milliseconds
 
 if TYPE_CHECKING:
@@ -210,14 +210,14 @@ class _State:
         event_ms = self._ctx._event_time_ms()
         expires_ms = (self._ctx.now_ms() if event_ms is None else event_ms) + self._ttl_ms
         self._ctx._expires_at(expires_ms, event_ms is not None)
-        return Timed(value, expires_ms) if event_ms is None else EventTimed(value, expires_ms)
+        return ExpiringValue(value, expires_ms) if event_ms is None else EventTimed(value, expires_ms)
 
     def _live(self, held: Any) -> bool:
         if isinstance(held, EventTimed):
             event_ms = self._ctx._event_time_ms()
             # A timer of processing time has no event time of its own.
             return held.expires_ms > (self._ctx.current_watermark() if event_ms is None else event_ms)
-        return not isinstance(held, Timed) or held.expires_ms > self._ctx.now_ms()
+        return not isinstance(held, ExpiringValue) or held.expires_ms > self._ctx.now_ms()
 
     def _read(self) -> Any:
         held = self._ctx.state.get(self._name)
@@ -401,7 +401,7 @@ class OpenContext:
 
 def expire(mapping: dict[str, Any], now_ms: int, in_event_time: bool) -> int | None:
     """Free values of the mapping of a key that have expired by one clock, and say when the next does."""
-    clock = EventTimed if in_event_time else Timed
+    clock = EventTimed if in_event_time else ExpiringValue
     next_ms: list[int] = []
 
     def lives(held: Any) -> bool:

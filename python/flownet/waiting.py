@@ -47,26 +47,26 @@ class Watcher:
         """Be called several times a second while the job runs, with what asks for its `JobStatus`."""
 
 
-class Terminated(SystemExit):
+class TerminationExit(SystemExit):
     """SIGTERM, raised where the job is waited for; ends the process with the exit code of a shell for it."""
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
 
 
-def name_of(signalled: KeyboardInterrupt | Terminated) -> str:
+def name_of(signalled: KeyboardInterrupt | TerminationExit) -> str:
     """Name a signal as its sender knows it."""
-    return "SIGTERM" if isinstance(signalled, Terminated) else "Ctrl-C"
+    return "SIGTERM" if isinstance(signalled, TerminationExit) else "Ctrl-C"
 
 
-def exit_code(signalled: KeyboardInterrupt | Terminated) -> int:
+def exit_code(signalled: KeyboardInterrupt | TerminationExit) -> int:
     """Exit code of a command that a signal ended, as shells have it."""
-    return 128 + (signal.SIGTERM if isinstance(signalled, Terminated) else signal.SIGINT)
+    return 128 + (signal.SIGTERM if isinstance(signalled, TerminationExit) else signal.SIGINT)
 
 
 @contextmanager
 def sigterm_raised() -> Iterator[None]:
-    """Raise `Terminated` at SIGTERM, unless the program handles it otherwise."""
+    """Raise `TerminationExit` at SIGTERM, unless the program handles it otherwise."""
     is_ours = (
         threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     )
@@ -75,7 +75,7 @@ def sigterm_raised() -> Iterator[None]:
         return
 
     def terminate(_number: int, _frame: object) -> None:
-        raise Terminated
+        raise TerminationExit
 
     signal.signal(signal.SIGTERM, terminate)
     try:

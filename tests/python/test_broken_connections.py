@@ -108,7 +108,7 @@ def test_a_worker_that_breaks_the_protocol_is_named_with_the_channel() -> None:
     # Slow enough for no frame to be half written when the forged one is.
     numbers = env.from_iterable(endless, rate_limit=1000).set_parallelism(2).map(BreakProtocol())
     numbers.key_by(lambda n: n % 64).filter(lambda _: False).collect()
-    with pytest.raises(errors.PeerBreachError, match="sequence number 2147483648") as caught:
+    with pytest.raises(errors.ProtocolViolationError, match="sequence number 2147483648") as caught:
         env.execute(workers=2)
     error = caught.value
     assert error.peer is not None

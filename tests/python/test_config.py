@@ -124,7 +124,9 @@ def test_a_yes_or_no_is_true_or_false() -> None:
 
 
 def test_a_setting_that_does_not_exist_lists_those_that_do() -> None:
-    with pytest.raises(ConfigError, match="unknown setting 'bufer_timeout'; there are: allow_dropped_state, allow_un"):
+    with pytest.raises(
+        ConfigError, match="unknown setting 'bufer_timeout'; there are: allow_non_restored_state, allow_un"
+    ):
         config.parse_assignment("bufer_timeout=1ms")
 
 

@@ -98,14 +98,14 @@ def test_a_job_that_is_left_running_ends_with_the_program(
         assert (finished.returncode, finished.stderr) == (0, "")
 
 
-def test_a_child_after_a_fork_leaves_the_jobs_and_crews_of_its_parent_alone() -> None:
-    crew = _flownet.Crew("127.0.0.1", "off")
+def test_a_child_after_a_fork_leaves_the_jobs_and_pools_of_its_parent_alone() -> None:
+    pool = _flownet.WorkerPool("127.0.0.1", "off")
     with _running() as job:
         child = os.fork()
         if child == 0:
             # Whatever happens, this is no second run of the tests.
             try:
-                del crew, job
+                del pool, job
             finally:
                 os._exit(0)
         ended = os.pidfd_open(child)
@@ -113,7 +113,7 @@ def test_a_child_after_a_fork_leaves_the_jobs_and_crews_of_its_parent_alone() ->
             assert select.select([ended], [], [], 30)[0], "the child waits for threads that it does not have"
         os.waitpid(child, 0)
         assert job.status().state == "running"
-    assert not crew.wait_for(1, 1)
+    assert not pool.wait_for(1, 1)
 
 
 def _running() -> fn.Job:

@@ -325,7 +325,7 @@ def test_every_error_has_the_base_class_and_travels_through_pickle() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
     assert len(classes) > 10
     for error_class in classes:
-        assert issubclass(error_class, (errors.FlownetError, errors.StalledWarning, errors.MistakeWarning))
+        assert issubclass(error_class, (errors.FlownetError, errors.StalledWarning, errors.UsageWarning))
         error = error_class("text")
         assert str(pickle.loads(pickle.dumps(error))) == str(error) == "text"
     error = errors.WorkerLostError("gone", worker="worker 1", pid=7)

@@ -11,7 +11,7 @@ import pytest
 
 import flownet as fn
 from flownet.errors import InputError
-from flownet.following import files as followed
+from flownet.file_tail import files as followed
 from flownet.listing import is_hidden, is_unfinished
 
 DATA = ["a.x", "b/a.x", "b/c.tmp.x", "_day=1/a.x", "day=2/_more=3/a.x", "day=2/to=do.pending/a.x"]

@@ -76,7 +76,7 @@ def count_on(folder: Path, storage: str, **settings: Any) -> fn.Environment:
     env = fn.Environment(name="hours")
     env.enable_checkpointing("50ms", storage=folder / storage, **settings)
     strategy = fn.WatermarkStrategy[int].for_monotonous_timestamps().with_timestamp_assigner(lambda n: n * 1000)
-    numbers = env.from_resumable(upwards).uid("numbers").assign_timestamps_and_watermarks(strategy).uid("times")
+    numbers = env.from_generator(upwards).uid("numbers").assign_timestamps_and_watermarks(strategy).uid("times")
     counts = numbers.key_by(lambda n: 0).window(fn.Tumbling("24h")).count().uid("counts")
     counts.map(str).write_text(folder / "out").uid("out")
     return env

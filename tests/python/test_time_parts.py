@@ -70,7 +70,7 @@ def test_a_producer_without_segments_waits_for_its_pool(workers: int) -> None:
 
 def test_a_task_with_one_slow_input_waits_for_its_barriers(workers: int, tmp_path: Path) -> None:
     env = fn.Environment(segment_size="1KiB", max_in_flight_time=None)
-    env.enable_checkpointing("50ms", storage=tmp_path, allow_unrepeatable=True)
+    env.enable_checkpointing("50ms", storage=tmp_path, allow_non_replayable=True)
     fast = env.from_iterable(itertools.count(), rate_limit=1000)
     held_up = env.from_iterable(itertools.count()).rebalance().map(slow).name("slow")
     fast.union(held_up).rebalance().map(lambda number: number).name("both").collect(into=Nowhere())

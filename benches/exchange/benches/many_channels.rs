@@ -8,7 +8,9 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use flownet_bench::{ExchangeSpec, Launcher, NetworkSpec, ProcessCommand, Run, Stop, median, run_exchange, run_party};
+use flownet_bench::{
+    BenchRun, ExchangeSpec, Launcher, NetworkSpec, ProcessCommand, Stop, median, run_exchange, run_party,
+};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -70,7 +72,7 @@ fn compare(settings: Settings) -> Result<(), Box<dyn Error>> {
     let launcher = Launcher::Processes(ProcessCommand { program, args: vec![PARTY.into()] });
     let stop = Stop::default();
     let shapes = [ACTIVE, settings.channels];
-    let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
+    let mut runs: [Vec<BenchRun>; 2] = [Vec::new(), Vec::new()];
     for _ in 0..settings.rounds {
         for (channels, runs) in shapes.into_iter().zip(&mut runs) {
             runs.push(run_exchange(&settings.spec(channels), &launcher, &stop)?);
@@ -79,7 +81,7 @@ fn compare(settings: Settings) -> Result<(), Box<dyn Error>> {
     println!("{} records of 8 bytes, median of {} alternating rounds", settings.records, settings.rounds);
     let mut rates = [0.0; 2];
     for ((channels, runs), rate) in shapes.into_iter().zip(&runs).zip(&mut rates) {
-        let middle = |part: fn(&Run) -> f64| median(runs.iter().map(part));
+        let middle = |part: fn(&BenchRun) -> f64| median(runs.iter().map(part));
         *rate = middle(|run| run.records_per_s).unwrap_or_default();
         println!(
             "{channels:>6} channels, {ACTIVE} active: {:8.2} M records/s, {:6.1} CPU-ns a record, {:6.0} MB in RAM",

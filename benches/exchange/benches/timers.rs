@@ -14,7 +14,7 @@ use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::Snapshot;
-use flownet_runtime::state::{DiskStateError, Held, KeyGroupRange, KeyedState};
+use flownet_runtime::state::{DiskStateError, KeyEntry, KeyGroupRange, KeyedState};
 use flownet_runtime::timer::{KeptTimers, TimerKey, TimerService};
 
 fn main() {
@@ -183,7 +183,7 @@ fn memory(records: &[Vec<u8>]) {
     let mut state = KeyedState::new(KeyGroupRange::of(0, 1, 128));
     for bytes in records {
         let record = parsed(bytes);
-        let held = state.get_or_insert_with(record.key, hash_key(record.key), || Held::new(&record, 0_u64));
+        let held = state.get_or_insert_with(record.key, hash_key(record.key), || KeyEntry::new(&record, 0_u64));
         held.expect("all keys are of the range").value += 1;
     }
     let key = each();

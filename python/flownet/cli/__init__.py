@@ -16,7 +16,7 @@ from typing import Final
 
 from .. import __version__
 from ..errors import FlownetError
-from ..waiting import Terminated, exit_code
+from ..waiting import TerminationExit, exit_code
 from .words import with_places_apart
 
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             # Here, where it is known what a broken pipe means.
             sys.stdout.flush()
-    except (KeyboardInterrupt, Terminated) as signalled:
+    except (KeyboardInterrupt, TerminationExit) as signalled:
         print("flownet: cancelled", file=sys.stderr)
         return exit_code(signalled)
     except BrokenPipeError:

@@ -14,7 +14,7 @@ from ..environment import Environment
 from ..errors import ConfigError
 from ..progress import Progress
 from ..report import JobResult
-from ..sources import files_of
+from ..source_methods import files_of
 from ..streams.stream import Stream
 from ..units import format_value
 from ..window import Tumbling

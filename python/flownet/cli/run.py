@@ -19,7 +19,7 @@ from ..job import Job
 from ..progress import Progress
 from ..report import JobResult, JobStatus
 from ..ui import Ui, announced, serve_ui
-from ..waiting import Terminated, Watcher, exit_code
+from ..waiting import TerminationExit, Watcher, exit_code
 from .load import load_environment
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def add_commands(commands: Commands) -> None:
         help="with --from: begin from this one of those that flownet checkpoints lists (default: the last)",
     )
     run.add_argument(
-        "--allow-dropped-state",
+        "--allow-non-restored-state",
         action="store_true",
         help="go on although there is state of operators that the dataflow has no more: it is lost",
     )
@@ -146,7 +146,7 @@ def watch(job: Job, progress: Progress | None, on_tick: Callable[[], None] = lam
     try:
         try:
             return job._wait(None, _Viewer(progress, on_tick)), 0
-        except (KeyboardInterrupt, Terminated) as signalled:
+        except (KeyboardInterrupt, TerminationExit) as signalled:
             try:
                 return job.wait(), exit_code(signalled)
             except CancelledError:
@@ -229,8 +229,8 @@ def _checkpoints(options: argparse.Namespace) -> dict[str, str]:
         settings["restore_from"] = options.restore_from
     if options.restore_checkpoint is not None:
         settings["restore_checkpoint"] = str(options.restore_checkpoint)
-    if options.allow_dropped_state:
-        settings["allow_dropped_state"] = "true"
+    if options.allow_non_restored_state:
+        settings["allow_non_restored_state"] = "true"
     return settings
 
 

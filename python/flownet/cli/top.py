@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, NoSuchJobError, UiTimeoutError, UiUnreachableError
 from ..extras import need
-from ..waiting import Terminated, exit_code, sigterm_raised
-from .look import Look, look_at
+from ..waiting import TerminationExit, exit_code, sigterm_raised
+from .job_snapshot import JobSnapshot, look_at
 from .page import add_job, add_page, newest_job, open_page
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _top(options: argparse.Namespace) -> int:
     return code
 
 
-def _watch(console: Console, client: Client, look: Look, options: argparse.Namespace) -> tuple[Look, int]:
+def _watch(console: Console, client: Client, look: JobSnapshot, options: argparse.Namespace) -> tuple[JobSnapshot, int]:
     """Show the job until it has ended, its process has gone, or the user leaves: what was seen last, and the exit code.
 
     The screen is then as it was before.
@@ -92,12 +92,12 @@ def _watch(console: Console, client: Client, look: Look, options: argparse.Names
                     return replace(look, remark=gone), 0
                 if look.has_ended:
                     return look, 0
-    except (KeyboardInterrupt, Terminated) as signalled:
+    except (KeyboardInterrupt, TerminationExit) as signalled:
         # Not said as by other commands: nothing was cancelled.
         return look, exit_code(signalled)
 
 
-def _drawn(look: Look, options: argparse.Namespace, console: Console, *, fits: bool) -> RenderableType:
+def _drawn(look: JobSnapshot, options: argparse.Namespace, console: Console, *, fits: bool) -> RenderableType:
     from .top_view import drawn
 
     return drawn(look, console, subtasks=options.subtasks, height=console.height if fits else None)

@@ -13,7 +13,7 @@ from ..config import format_size
 from ..report import JobStatus, TaskReport, restarted_part
 from ..sample import JobSample, TaskSample
 from ..units import format_seconds, format_value, pressure
-from .look import Look
+from .job_snapshot import JobSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Row:
     """How far event time is behind the clock."""
 
 
-def drawn(look: Look, console: Console, *, subtasks: bool, height: int | None) -> Group:
+def drawn(look: JobSnapshot, console: Console, *, subtasks: bool, height: int | None) -> Group:
     """Draw a frame.
 
     Parameters
@@ -123,7 +123,7 @@ def _shares(one: TaskReport | TaskSample) -> tuple[float, ...]:
     return (one.python, one.serialising, one.rust, one.back_pressured, one.interpreter, one.idle)
 
 
-def _headline(look: Look) -> Text:
+def _headline(look: JobSnapshot) -> Text:
     status = look.status
     state = look.outcome if look.outcome in {"failed", "cancelled"} else status.state
     workers = f"{status.workers} worker{'s' if status.workers > 1 else ''}" if status.workers else "in one process"
@@ -133,7 +133,7 @@ def _headline(look: Look) -> Text:
     return line
 
 
-def _sentences(look: Look) -> Iterator[Text]:
+def _sentences(look: JobSnapshot) -> Iterator[Text]:
     status = look.status
     if status.bottleneck:
         yield Text.assemble("bottleneck: ", (status.bottleneck, "bold"))

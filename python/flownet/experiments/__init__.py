@@ -19,7 +19,7 @@ from .files import find_experiment, ready_made
 from .frame import load
 from .report import report
 from .run import Mode, Outcome, run
-from .workload import Figure, Measurement, Place, Workload
+from .workload import Figure, Measurement, RunPlace, Workload
 
 __all__ = [
     "Cell",
@@ -29,7 +29,7 @@ __all__ = [
     "Mode",
     "Outcome",
     "Parameter",
-    "Place",
+    "RunPlace",
     "Workload",
     "find_experiment",
     "load",

@@ -15,7 +15,7 @@ from ..machine import versions
 from . import facts
 from .description import Experiment
 from .plan import Run
-from .workload import Measurement, Place
+from .workload import Measurement, RunPlace
 
 Row = dict[str, Any]
 """A row of the results, by the columns of `store.COLUMNS`."""
@@ -75,7 +75,7 @@ def described(experiment: Experiment) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class RunStart:
     """What is known of a run as it begins.
 
     Parameters
@@ -96,12 +96,12 @@ class Beginning:
     waited: float
 
     @classmethod
-    def now(cls, waited: float) -> Beginning:
+    def now(cls, waited: float) -> RunStart:
         """Make that of a run that begins now."""
         return cls(datetime.now(UTC), time.perf_counter(), os.getloadavg()[0], waited)
 
 
-def execute(session: Session, run: Run, place: Place, waited: float = 0.0) -> Row:
+def execute(session: Session, run: Run, place: RunPlace, waited: float = 0.0) -> Row:
     """Run one cell once, in this process. What it raises, other than an interrupt, is the error of its row.
 
     Parameters
@@ -115,7 +115,7 @@ def execute(session: Session, run: Run, place: Place, waited: float = 0.0) -> Ro
     waited
         Seconds that it waited for free cores.
     """
-    beginning = Beginning.now(waited)
+    beginning = RunStart.now(waited)
     error: str | None = None
     try:
         found = session.experiment.work.measure(run.cell.parameters, place)
@@ -126,7 +126,7 @@ def execute(session: Session, run: Run, place: Place, waited: float = 0.0) -> Ro
     return row_of(session, run, beginning, found, error)
 
 
-def row_of(session: Session, run: Run, beginning: Beginning, found: Measurement, error: str | None) -> Row:
+def row_of(session: Session, run: Run, beginning: RunStart, found: Measurement, error: str | None) -> Row:
     """Make the row of a run that has ended now; with an error, one that failed."""
     experiment = session.experiment
     written = {name: experiment.work.parameters[name].write(value) for name, value in run.cell.parameters.items()}

@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 
 from .. import serialise
-from .alone import INIT, ROW, RUN
 from .execute import execute
-from .workload import Place
+from .subprocess_runner import INIT, ROW, RUN
+from .workload import RunPlace
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
             return
         serialise.apply_init(init)
         session, run, waited = pickle.loads(packed)  # noqa: S301 - of the process that started us
-        row = execute(session, run, Place(run.seed), waited)
+        row = execute(session, run, RunPlace(run.seed), waited)
         # All of it or nothing.
         written = folder / f"{ROW}.part"
         written.write_bytes(pickle.dumps(row))

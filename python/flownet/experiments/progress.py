@@ -6,11 +6,11 @@ from typing import TextIO
 
 from ..terminal import Lines
 from ..units import format_seconds, format_value
-from .tally import Tally
+from .run_counter import RunCounter
 
 
 class Progress:
-    """Prints a `Tally` as it changes.
+    """Prints a `RunCounter` as it changes.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Progress:
         self._last_line_at = float("-inf")
         self._last_done = -1
 
-    def show(self, tally: Tally) -> None:
+    def show(self, tally: RunCounter) -> None:
         """Show ``tally``."""
         if self._lines.in_place:
             self._lines.rewrite(progress_lines(tally))
@@ -38,7 +38,7 @@ class Progress:
         self._lines.clear()
 
 
-def progress_lines(tally: Tally) -> list[str]:
+def progress_lines(tally: RunCounter) -> list[str]:
     """Lines that show ``tally``: the counts, what runs, the best so far, the last failure."""
     left = "" if tally.seconds_left is None else f", {format_seconds(tally.seconds_left)} left"
     lines = [

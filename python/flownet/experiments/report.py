@@ -17,7 +17,7 @@ from .store import names_in, rows_of
 
 
 @dataclass(frozen=True)
-class Found:
+class ReportData:
     """Everything that a report shows.
 
     Parameters
@@ -80,7 +80,7 @@ def report(folder: str | Path, experiment: str | None = None) -> list[Path]:
     return pages
 
 
-def _find(rows: Sequence[Row]) -> Found:
+def _find(rows: Sequence[Row]) -> ReportData:
     said: dict[str, Any] = json.loads(rows[-1]["description"])
     varied = said["varied"]
     base = None
@@ -89,10 +89,10 @@ def _find(rows: Sequence[Row]) -> Found:
         base = min(rows, key=lambda row: row["cell_index"])["parameters"][said["compare"]]
         ratios = analysis.ratios(rows, said["compare"], base, varied)
     knees = analysis.knees(rows, said["axis"], said["knee"], varied) if said["knee"] else []
-    return Found(said, rows, analysis.cells(rows), ratios, analysis.latencies(rows), knees, base)
+    return ReportData(said, rows, analysis.cells(rows), ratios, analysis.latencies(rows), knees, base)
 
 
-def _page(found: Found) -> Page:
+def _page(found: ReportData) -> Page:
     said = found.said
     page = Page(said["title"], f"flownet experiment {said['name']}: {_workload(found)}")
     page.tiles(_tiles(found))
@@ -106,12 +106,12 @@ def _page(found: Found) -> Page:
     return page
 
 
-def _workload(found: Found) -> str:
+def _workload(found: ReportData) -> str:
     varied = ", ".join(found.said["varied"])
     return f"the workload {found.said['workload']} by {varied}"
 
 
-def _tiles(found: Found) -> list[tuple[str, str]]:
+def _tiles(found: ReportData) -> list[tuple[str, str]]:
     said = found.said
     failed = sum(row["status"] == "failed" for row in found.rows)
     planned = len(said["cells"]) * said["repetitions"]
@@ -130,7 +130,7 @@ def _tiles(found: Found) -> list[tuple[str, str]]:
     return tiles
 
 
-def _figures(page: Page, found: Found) -> None:
+def _figures(page: Page, found: ReportData) -> None:
     said = found.said
     page.section(
         "What was measured",
@@ -151,7 +151,7 @@ def _figures(page: Page, found: Found) -> None:
     page.table(["cell", "runs", *(heading(name, scales[name][1]) for name in shown)], rows)
 
 
-def _compared(page: Page, found: Found) -> None:
+def _compared(page: Page, found: ReportData) -> None:
     if not found.ratios:
         return
     said = found.said
@@ -171,7 +171,7 @@ def _compared(page: Page, found: Found) -> None:
     page.table(["where", "what", *(heading(name, "ratio") for name in said["shown"])], rows)
 
 
-def _knee(page: Page, found: Found) -> None:
+def _knee(page: Page, found: ReportData) -> None:
     if not found.knees:
         return
     throughput, latency = found.said["knee"]
@@ -190,7 +190,7 @@ def _knee(page: Page, found: Found) -> None:
     page.table(["cell", throughput, latency], rows, marked)
 
 
-def _latency(page: Page, found: Found) -> None:
+def _latency(page: Page, found: ReportData) -> None:
     if not found.latencies:
         return
     page.section(
@@ -206,7 +206,7 @@ def _latency(page: Page, found: Found) -> None:
     page.table(["cell", "records", "p50", "p90", "p99", "p99.9", "slowest"], rows)
 
 
-def _failures(page: Page, found: Found) -> None:
+def _failures(page: Page, found: ReportData) -> None:
     failed = [row for row in found.rows if row["status"] == "failed"]
     if failed:
         page.section("What failed", f"{len(failed)} of {len(found.rows)} runs; they count nowhere above.")
@@ -214,7 +214,7 @@ def _failures(page: Page, found: Found) -> None:
         page.table(["cell", "repetition", "error"], rows)
 
 
-def _order(page: Page, found: Found) -> None:
+def _order(page: Page, found: ReportData) -> None:
     if len(found.rows) < 3:
         return
     headline = found.said["shown"][0]
@@ -226,7 +226,7 @@ def _order(page: Page, found: Found) -> None:
     page.drawing(drawings.order(headline, found.rows, found.summary(headline)), "each run over time")
 
 
-def _repeat(page: Page, found: Found) -> None:
+def _repeat(page: Page, found: ReportData) -> None:
     page.section("To repeat it")
     last = found.rows[-1]
     hosts = sorted({_host(row["host"]) for row in found.rows})
@@ -250,13 +250,13 @@ def _host(host: dict[str, str]) -> str:
     return f"{host['name']}: {host['cores']} cores of {host['cpu']}, {memory}, {host['system']}"
 
 
-def _meaning(found: Found, name: str) -> str:
+def _meaning(found: ReportData, name: str) -> str:
     figure = found.said["figures"][name]
     unit = f" ({figure['unit']})" if figure["unit"] else ""
     return f"{name}{unit}: {figure['doc']}, {'higher' if figure['higher_is_better'] else 'lower'} is better"
 
 
-def _largest(found: Found, name: str) -> float:
+def _largest(found: ReportData, name: str) -> float:
     return max((summary.median for summary in found.summary(name).values()), default=1.0)
 
 

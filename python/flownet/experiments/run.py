@@ -12,8 +12,8 @@ from . import runners
 from .description import Experiment
 from .execute import Row, Session
 from .plan import missing, plan
+from .run_counter import RunCounter
 from .store import Store
-from .tally import Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ def run(
     on: Mode = "local",
     spark: SparkSession | None = None,
     resume: bool = False,
-    watch: Callable[[Tally], None] = lambda tally: None,
+    watch: Callable[[RunCounter], None] = lambda tally: None,
 ) -> Outcome:
     """Run an experiment and leave one row a run in a folder.
 
@@ -87,7 +87,7 @@ def run(
     store.check(session, earlier, resume)
     runs = plan(experiment)
     todo = missing(runs, {(row["cell"], row["repetition"]) for row in earlier})
-    tally = Tally(experiment, len(earlier) + len(todo))
+    tally = RunCounter(experiment, len(earlier) + len(todo))
     tally.add(earlier)
     tally.start()
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import FlownetError
-from .alone import execute_alone
 from .execute import Row, Session, execute
 from .plan import Run
 from .store import SPARK_SCHEMA, Store, batch
-from .workload import Place
+from .subprocess_runner import execute_alone
+from .workload import RunPlace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ def run_across(spark: SparkSession, session: Session, runs: Sequence[Run], store
     """Run everything from the driver, one run after the other, with the workers of each on different executors."""
     for run in runs:
         on_change([], [run.cell.label])
-        store.append(execute(session, run, Place(run.seed, spark=spark, across=True)))
+        store.append(execute(session, run, RunPlace(run.seed, spark=spark, across=True)))
         on_change(store.new_rows(), [])
 
 

@@ -51,7 +51,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunPlace:
     """Where and with what a run takes place.
 
     Parameters
@@ -100,7 +100,7 @@ class Workload:
     doc: str
     parameters: Mapping[str, Parameter]
     figures: Mapping[str, Figure]
-    measure: Callable[[Mapping[str, Value], Place], Measurement]
+    measure: Callable[[Mapping[str, Value], RunPlace], Measurement]
     check: Callable[[Mapping[str, Value]], None] = lambda parameters: None
     cores: Callable[[Mapping[str, Value]], int] = lambda parameters: 1
     goes_across: bool = False

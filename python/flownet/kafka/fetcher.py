@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..repeatable import SplitReader
+from ..source import SplitReader
 from .client import LOG, Broker, client
 from .record import KafkaRecord
 

@@ -12,8 +12,8 @@ from ..errors import ConfigError, KafkaError
 from ..functions import TransactionalSink
 from .client import Broker, Duration, broker, client, partitions, topic_names
 from .limits import topic_limits
-from .lineage import Lineage, produce, producer_defaults
 from .record import Format, KafkaRecord, Row, writer
+from .transaction_history import TransactionHistory, produce, producer_defaults
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -110,8 +110,8 @@ class KafkaSink(TransactionalSink[Any]):
         """Look for the topic, and begin a lineage of transactions."""
         self._rows: list[Row] = []
         self._batches = self._committed = 0
-        self._own: Lineage | None = None
-        self._former: Lineage | None = None
+        self._own: TransactionHistory | None = None
+        self._former: TransactionHistory | None = None
         self._failed: KafkaError | None = None
         self._producer: confluent_kafka.Producer | None = None
         library = client()
@@ -189,8 +189,8 @@ class KafkaSink(TransactionalSink[Any]):
         if former is not None:
             former.close()
 
-    def _lineage(self, name: str) -> Lineage:
-        return Lineage(self._broker, self._limits, name, self._transaction_s)
+    def _lineage(self, name: str) -> TransactionHistory:
+        return TransactionHistory(self._broker, self._limits, name, self._transaction_s)
 
     def _row(self, record: Any) -> Row:
         given = record if isinstance(record, KafkaRecord) else KafkaRecord(record)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..errors import ConfigError
-from ..repeatable import Source, SplitReader
+from ..source import Source, SplitReader
 from .client import LOG, Broker, Duration, broker, client, partitions, topic_names
 from .fetcher import Fetcher, Partition
 from .record import Format, KafkaRecord, reader

@@ -119,7 +119,7 @@ class Relay:
         return record
 
 
-class _Nowhere(Sink[bytes]):
+class _DiscardSink(Sink[bytes]):
     """The sink behind a `Consumer`, which passes nothing on."""
 
     def write(self, records: list[bytes]) -> None:
@@ -134,4 +134,4 @@ def consumed(stream: Stream[bytes], consumer: Consumer, name: str, worker: int) 
     """
     subtasks = len(consumer.tasks)
     filtered = stream.filter(consumer).name(name).place_on(worker).set_parallelism(subtasks)
-    filtered.sink_to(_Nowhere()).place_on(worker).set_parallelism(subtasks)
+    filtered.sink_to(_DiscardSink()).place_on(worker).set_parallelism(subtasks)

@@ -10,9 +10,9 @@ from .overflow import Overflow
 from .propagation import Propagation
 from .scenario import Scenario
 from .skew import Skew
-from .varying import Varying
+from .varying import VaryingScenario
 
 SCENARIOS: Final[dict[str, type[Scenario]]] = {
-    scenario.name: scenario for scenario in (Overflow, HeadOfLine, Propagation, BufferTimeout, Varying, Skew)
+    scenario.name: scenario for scenario in (Overflow, HeadOfLine, Propagation, BufferTimeout, VaryingScenario, Skew)
 }
 """In the order in which ``flownet lab all`` runs them."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Varying(Scenario):
+class VaryingScenario(Scenario):
     """Producer and consumer in two workers; the consumer's speed is a random walk, the same for every control."""
 
     name: ClassVar[str] = "varying"

@@ -42,7 +42,7 @@ class Exporter:
         self._resource = _resource(resource)
         self._collector = OTLPMetricExporter(endpoint=self._where)
         self._closing = threading.Event()
-        self._told = _Told()
+        self._told = _ClientLogFilter()
         self._is_cut_off = False
         self._is_given_up = False
         self._submitted_ns: int | None = None
@@ -139,7 +139,7 @@ class Exporter:
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
 
-class _Told(logging.Filter):
+class _ClientLogFilter(logging.Filter):
     """Keeps to itself what the collector's client logs in one thread: it would log every attempt."""
 
     def __init__(self) -> None:

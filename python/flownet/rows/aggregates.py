@@ -173,7 +173,7 @@ def first(column: str | Expr) -> Aggregate:
 
     Rows of one exact time keep the order of their file or partition. If they lie in several, the one that arrives first
     counts: give them times that differ, or rank them by a column (`top_n`). Without event time the order is that of
-    arrival; if several subtasks race for it, a ``MistakeWarning`` says so.
+    arrival; if several subtasks race for it, a ``UsageWarning`` says so.
     """
     return Aggregate("first", column_or_expression("first", column))
 
@@ -183,7 +183,7 @@ def last(column: str | Expr) -> Aggregate:
 
     Rows of one exact time keep the order of their file or partition. If they lie in several, the one that arrives last
     counts: give them times that differ, or rank them by a column (`top_n`). Without event time the order is that of
-    arrival; if several subtasks race for it, a ``MistakeWarning`` says so.
+    arrival; if several subtasks race for it, a ``UsageWarning`` says so.
     """
     return Aggregate("last", column_or_expression("last", column))
 

@@ -12,7 +12,7 @@ from ..functions import OutputTag
 from ..streams.checks import kind_of, number_of
 from ..streams.joined import JoinKind, bounds_ms, keeps_unmatched
 from ..streams.keyed import KeyedStream
-from ..streams.windows import Cut
+from ..streams.windows import WindowSettings
 from ..trigger import BuiltInTrigger, Trigger
 from ..window import EndOfInput, Global, Session, Sliding, Tumbling, WindowAssigner, assign
 from .aggregates import Aggregate, planned
@@ -53,7 +53,7 @@ class KeyedRows:
             A `Tumbling`, `Sliding`, `Session`, `EndOfInput` or `Global` window, as of `KeyedStream.window`. By event
             time where rows have one, else by the wall clock. `Global` needs a `WindowedRows.trigger`.
         """
-        return WindowedRows(self, Cut.of(_known_window("window", window), self._rows._origins))
+        return WindowedRows(self, WindowSettings.of(_known_window("window", window), self._rows._origins))
 
     def agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
         """Aggregate all rows of each key so far.
@@ -281,7 +281,7 @@ class KeyedRows:
                 "join(flownet.Global()) would give nothing out: leave the window out, and rows meet as they come; or "
                 "use flownet.EndOfInput(), which fires once"
             )
-        known = Cut.of(_known_window("join", window), (*self._rows._origins, *second._rows._origins))
+        known = WindowSettings.of(_known_window("join", window), (*self._rows._origins, *second._rows._origins))
         return self._joined("join", second, {"window": {"window": _planned("join", known)}}, suffix, late_tags)
 
     def _joined(
@@ -304,7 +304,7 @@ def _keyed_rows(method: str, given: object) -> KeyedRows:
 class WindowedRows:
     """Rows by key, cut into windows."""
 
-    def __init__(self, keyed: KeyedRows, cut: Cut) -> None:
+    def __init__(self, keyed: KeyedRows, cut: WindowSettings) -> None:
         self._keyed = keyed
         self._cut = cut
 
@@ -449,7 +449,7 @@ def _known_window(method: str, window: object) -> WindowAssigner:
     return window
 
 
-def _planned(method: str, cut: Cut) -> dict[str, Any]:
+def _planned(method: str, cut: WindowSettings) -> dict[str, Any]:
     if isinstance(cut.assigner, Global) and cut.trigger is None:
         raise PlanError(
             f"{method}() of flownet.Global() gives nothing out: say when, with trigger(...), or use "

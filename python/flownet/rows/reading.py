@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..dataflow import Dataflow, Node, Origin, Owner
+from ..dataflow import Dataflow, DataflowOwner, Node, Origin
 from ..errors import PlanError
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ class RowSources:
         """
         from . import sources
 
-        return self._rows(sources.from_arrow(self._dataflow, source, schema), _Timing(event_time, delay, max_ahead))
+        return self._rows(
+            sources.from_arrow(self._dataflow, source, schema), _EventTimeOptions(event_time, delay, max_ahead)
+        )
 
     def from_numpy(
         self,
@@ -104,7 +106,7 @@ class RowSources:
         """
         from . import sources
 
-        return self._rows(sources.from_numpy(self._dataflow, array), _Timing(event_time, delay, max_ahead))
+        return self._rows(sources.from_numpy(self._dataflow, array), _EventTimeOptions(event_time, delay, max_ahead))
 
     def read_parquet(
         self,
@@ -174,7 +176,7 @@ class RowSources:
         from . import sources
 
         source = sources.read_parquet(self._dataflow, paths, columns, filter, partitions, order)
-        return self._wanted(source, filter, _Timing(event_time, delay, max_ahead))
+        return self._wanted(source, filter, _EventTimeOptions(event_time, delay, max_ahead))
 
     def read_csv(
         self,
@@ -260,7 +262,7 @@ class RowSources:
         format = csv_format(delimiter, header)
         given = (schema, columns, partitions)
         source = sources.read_lines(self._dataflow, "read_csv", format, paths, given, filter, order)
-        return self._wanted(source, filter, _Timing(event_time, delay, max_ahead))
+        return self._wanted(source, filter, _EventTimeOptions(event_time, delay, max_ahead))
 
     def read_json(
         self,
@@ -309,21 +311,21 @@ class RowSources:
 
         given = (schema, columns, partitions)
         source = sources.read_lines(self._dataflow, "read_json", JsonFormat(), paths, given, filter, order)
-        return self._wanted(source, filter, _Timing(event_time, delay, max_ahead))
+        return self._wanted(source, filter, _EventTimeOptions(event_time, delay, max_ahead))
 
-    def _rows(self, source: tuple[Node, _flownet.RowSchema], timing: _Timing | None = None) -> Rows:
+    def _rows(self, source: tuple[Node, _flownet.RowSchema], timing: _EventTimeOptions | None = None) -> Rows:
         from .stream import Rows
 
         node, schema = source
-        rows = Rows(cast("Owner", self), (Origin(node),), schema)
+        rows = Rows(cast("DataflowOwner", self), (Origin(node),), schema)
         return rows if timing is None else timing.assign(rows)
 
-    def _wanted(self, source: tuple[Node, _flownet.RowSchema], filter: Expr | None, timing: _Timing) -> Rows:
+    def _wanted(self, source: tuple[Node, _flownet.RowSchema], filter: Expr | None, timing: _EventTimeOptions) -> Rows:
         rows = self._rows(source)
         return timing.assign(rows if filter is None else rows.filter(filter))
 
 
-class _Timing(NamedTuple):
+class _EventTimeOptions(NamedTuple):
     """Event time of the rows of a source."""
 
     column: str | None

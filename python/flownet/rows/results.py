@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from ..host import Host
     from ..job import Job
+    from ..launcher import Host
 
 
 class SupportsAppend(Protocol):

@@ -13,7 +13,7 @@ from .files import Paths
 from .parquet import parquet_files
 from .schemas import checked, schema_of
 from .splits import FileAssignment, FilesOfRows, ReadOrder
-from .tables import Structured, batch_of, is_in_memory, is_structured
+from .tables import StructuredArrays, batch_of, is_in_memory, is_structured
 from .text_files import LineFormat, line_files
 
 if TYPE_CHECKING:
@@ -129,4 +129,4 @@ def from_numpy(dataflow: Dataflow, given: Any) -> tuple[Node, _flownet.RowSchema
             "numpy.array([(1, 2.5)], dtype=[('user', 'i8'), ('spent', 'f8')]), or a list or an iterator of such, not "
             f"{given if first is None else first!r:.60}"
         )
-    return _given(dataflow, Structured(chunks, checked(batch_of, first).schema), None, "from_numpy")
+    return _given(dataflow, StructuredArrays(chunks, checked(batch_of, first).schema), None, "from_numpy")

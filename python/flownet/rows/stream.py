@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from .. import _flownet, config
-from ..dataflow import Node, Origin, Owner
+from ..dataflow import DataflowOwner, Node, Origin
 from ..errors import PlanError
 from ..functions import OutputTag
 from ..graph import PartitionerName
@@ -49,7 +49,7 @@ class Rows(RowSinks, ToThisProcess):
 
     def __init__(
         self,
-        env: Owner,
+        env: DataflowOwner,
         origins: tuple[Origin, ...],
         schema: _flownet.RowSchema,
         sides: dict[str, _flownet.RowSchema] | None = None,
@@ -509,7 +509,7 @@ class Rows(RowSinks, ToThisProcess):
         return Rows(self._env, origins, self._schema)
 
 
-def rows_of_records(env: Owner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:
+def rows_of_records(env: DataflowOwner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:
     """Make rows of the records of a stream."""
     found = schema_of("to_rows", schema)
     settings = {"to_rows": {"output": found.planned()}}

@@ -15,7 +15,7 @@ def is_in_memory(source: Any) -> bool:
 
     Others, such as a reader or a query of DuckDB, make their rows as they are read, and may not end.
     """
-    if isinstance(source, Structured):
+    if isinstance(source, StructuredArrays):
         return not source.is_read_once
     library = type(source).__module__.partition(".")[0]
     return library in _LIBRARIES_OF_TABLES and hasattr(source, "__len__")
@@ -25,7 +25,7 @@ _LIBRARIES_OF_TABLES = frozenset({"pyarrow", "polars", "pandas"})
 
 
 @dataclass(slots=True)
-class Structured:
+class StructuredArrays:
     """Structured arrays of numpy as an Arrow stream, a batch each, made when it is read."""
 
     chunks: Iterable[Any]

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from .. import config
 from ..errors import ConfigError, FlownetError, LaunchError
-from ..host import Frames
+from ..launcher import Frames
 from ..report import JobStatus
 from . import slots
 from .frame_input import check_order
@@ -24,7 +24,7 @@ from .session import interrupt_raised
 from .stage import Stage
 
 if TYPE_CHECKING:
-    from .._flownet import Crew
+    from .._flownet import WorkerPool
     from .result_frame import SparkResult
 
 
@@ -125,7 +125,7 @@ class Cluster:
     def members(self) -> list[str]:
         """Where the workers are that run now, in the order of their numbers."""
         stage = self._stage
-        return [place for _, _, place in stage.crew.members()] if stage else []
+        return [place for _, _, place in stage.pool.members()] if stage else []
 
     def lease(self, job_name: str, tls: str, frames: Frames | None = None) -> _Lease:
         """Give the workers to one job with this setting of ``tls``. Called by ``execute()``.
@@ -235,8 +235,8 @@ class _Lease:
         self._next_line_at = time.monotonic() + _SECONDS_BETWEEN_LINES
 
     @property
-    def crew(self) -> Crew:
-        return self._stage.crew
+    def pool(self) -> WorkerPool:
+        return self._stage.pool
 
     def interruptible(self) -> AbstractContextManager[None]:
         return interrupt_raised()

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from ..errors import ConfigError, ConnectionLostError, FlownetError
 from . import wire
-from .hub import Handle, Kind
+from .rendezvous import Handle, Kind
 from .session import arrow_schema
 from .wire import Connection, Header
 
@@ -205,7 +205,7 @@ class JobReader(DataSourceStreamReader):
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WriteMessage(WriterCommitMessage):
     """A partition that a subtask has taken."""
 
     query: str
@@ -241,11 +241,11 @@ class JobWriter(DataSourceStreamArrowWriter):
                 self._send(connection, name, iterator)
         except ConnectionLostError as error:
             raise _Links(self._handle).lost(subtask, subtasks, address) from error
-        return Written(query, subtasks)
+        return WriteMessage(query, subtasks)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Tell every subtask that the micro-batch is complete, so that event time may pass."""
-        written = next((message for message in messages if isinstance(message, Written)), None)
+        written = next((message for message in messages if isinstance(message, WriteMessage)), None)
         for subtask in range(written.subtasks if written is not None else 0):
             assert written is not None
             address = self._place_of(subtask)[2]

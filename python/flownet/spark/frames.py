@@ -13,17 +13,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from .. import config
-from ..dataflow import Dataflow, Node, Origin, Owner
+from ..dataflow import Dataflow, DataflowOwner, Node, Origin
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
 from ..rows.schemas import schema_of
 from . import slots
 from .cluster import Cluster
 from .column_types import readable_schema, rows_schema, spark_schema, to_rows, to_spark
-from .door import the_door
 from .frame_input import FrameInput
 from .result_frame import SparkResult
 from .session import arrow_schema, is_connect
+from .task_bridge import the_door
 
 if TYPE_CHECKING:
     from .. import _flownet
@@ -106,7 +106,9 @@ def add_rows_sink(dataflow: Dataflow, origins: tuple[Origin, ...], schema: _flow
     return result
 
 
-def run(env: Owner, add: Callable[[Dataflow], SparkResult], workers: int | None, launch_timeout: Any) -> DataFrame:
+def run(
+    env: DataflowOwner, add: Callable[[Dataflow], SparkResult], workers: int | None, launch_timeout: Any
+) -> DataFrame:
     """Run the dataflow of an environment and one sink more inside Spark, and return what that brings."""
     frames = [given.frame for given in env._dataflow.host_inputs()]
     spark = frames[0].sparkSession if frames else SparkSession.getActiveSession()

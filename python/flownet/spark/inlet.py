@@ -10,13 +10,13 @@ from pyspark.sql.types import StructType
 
 from ..errors import FlownetError
 from . import wire
-from .door import rows_of
-from .hub import Membership
-from .intake import Attempt, BatchEnd, Intake, Name
 from .micro_batches import MicroBatches
+from .rendezvous import Membership
 from .secure import Keys
 from .session import arrow_schema
+from .staging_buffer import Attempt, BatchEnd, Name, StagingBuffer
 from .stream_end import StreamEnd
+from .task_bridge import rows_of
 from .wire import Header, Message
 
 
@@ -143,7 +143,7 @@ class InletSource:
     def __call__(self, subtask: int, subtasks: int) -> Iterator[Any]:
         """Yield the rows for a subtask until the inlet is closed, and marks that say when event time may pass."""
         schema = arrow_schema(self._columns)
-        intake = Intake(self._limit)
+        intake = StagingBuffer(self._limit)
         member = Membership(
             self._hub,
             self._keys,
@@ -169,7 +169,7 @@ class InletSource:
 class _InletSession:
     """Serves a task of Spark that writes: one partition at a time."""
 
-    def __init__(self, intake: Intake, columns: StructType) -> None:
+    def __init__(self, intake: StagingBuffer, columns: StructType) -> None:
         self._intake = intake
         self._schema = arrow_schema(columns)
         self._attempt: Attempt | None = None

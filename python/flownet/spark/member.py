@@ -2,7 +2,7 @@
 
 In that process, not in a child of it: Spark ends its Python process when the task is killed, and the worker with it;
 and the task's own input and output are at hand. The interpreter is free for the tasks of the job: the thread of the
-Spark task hands results to Spark, and one beside it waits in Rust, which serves the crew.
+Spark task hands results to Spark, and one beside it waits in Rust, which serves the worker pool.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pyspark import BarrierTaskContext
 
 from .._flownet import Member
 from ..errors import FlownetError, LaunchError
-from .door import Door, hang
 from .packing import pack
+from .task_bridge import TaskBridge, hang
 from .versions import Versions, describe, own_versions
 
 
-class Load(NamedTuple):
+class TaskLoad(NamedTuple):
     """What a task of the stage carries besides its worker."""
 
     has_input: bool
@@ -37,13 +37,13 @@ class Load(NamedTuple):
 
 
 def serve(
-    crew: str, credentials: str, versions: Versions, load: Load, batches: Iterator[pyarrow.RecordBatch]
+    pool: str, credentials: str, versions: Versions, load: TaskLoad, batches: Iterator[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Join the crew and serve its jobs until it goes.
+    """Join the worker pool and serve its jobs until it goes.
 
     Parameters
     ----------
-    crew
+    worker pool
         Where it listens, ``host:port``.
     credentials
         What it asks for proof of.
@@ -76,10 +76,10 @@ def serve(
     except FlownetError as error:
         raise LaunchError(f"worker {worker} on {place}: {error}", worker=worker) from error
     _meet(context, member, worker, place, versions)
-    door = Door(batches, load.is_packed)
+    door = TaskBridge(batches, load.is_packed)
     hang(door)
     # Of Spark's attempts at a task the later has the higher number, across stages too.
-    service = _Service(member, crew, worker, context.taskAttemptId(), place)
+    service = _Service(member, pool, worker, context.taskAttemptId(), place)
     service.start()
     results = door.results(service)
     yield from pack(results)
@@ -89,25 +89,25 @@ def serve(
 
 
 class _Service(threading.Thread):
-    """Serves the crew beside the thread of the Spark task, which takes out the results meanwhile."""
+    """Serves the worker pool beside the thread of the Spark task, which takes out the results meanwhile."""
 
-    def __init__(self, member: Member, crew: str, worker: int, attempt: int, place: str) -> None:
+    def __init__(self, member: Member, pool: str, worker: int, attempt: int, place: str) -> None:
         super().__init__(name="flownet-member", daemon=True)
-        self._member, self._crew, self._worker, self._attempt, self._place = member, crew, worker, attempt, place
+        self._member, self._pool, self._worker, self._attempt, self._place = member, pool, worker, attempt, place
         self._end, self._jobs = "", 0
         self._error: FlownetError | None = None
 
     def run(self) -> None:
         path = list(sys.path)
         try:
-            self._end, self._jobs = self._member.serve(self._crew, self._worker, self._attempt, self._place)
+            self._end, self._jobs = self._member.serve(self._pool, self._worker, self._attempt, self._place)
         except FlownetError as error:
             self._error = error
         finally:
             sys.path[:] = path
 
     def jobs(self) -> int:
-        """Return the number of jobs when the crew has gone."""
+        """Return the number of jobs when the worker pool has gone."""
         self.join()
         if self._error is not None:
             text = f"worker {self._worker} on {self._place}: {self._error}"

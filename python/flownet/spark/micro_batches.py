@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .._flownet import SplitMark
-from .intake import Name
+from .staging_buffer import Name
 
 
 @dataclass

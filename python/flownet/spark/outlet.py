@@ -10,11 +10,11 @@ from pyspark.sql.types import StructType
 from ..context import TaskContext
 from ..errors import FlownetError
 from ..functions import Sink
+from .committed_batches import CommittedBatches
 from .frames import to_batch
-from .hub import Membership
+from .rendezvous import Membership
 from .secure import Keys
 from .session import arrow_schema
-from .shelf import Shelf
 from .stream_end import StreamEnd
 from .wire import Header, Message
 
@@ -127,7 +127,7 @@ class OutletSink(Sink[Any]):
     def open(self, ctx: TaskContext) -> None:
         """Open the port of the subtask."""
         schema = arrow_schema(self._columns)
-        self._shelf = shelf = Shelf(self._limit, lambda records: to_batch(records, schema))
+        self._shelf = shelf = CommittedBatches(self._limit, lambda records: to_batch(records, schema))
         self._member = Membership(
             self._hub,
             self._keys,
@@ -155,7 +155,7 @@ class OutletSink(Sink[Any]):
 class _OutletSession:
     """Serves a reader of Spark."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: CommittedBatches) -> None:
         self._shelf = shelf
 
     def answer(self, header: Header, payload: bytes) -> Message:

@@ -1,12 +1,13 @@
 """The barrier stage whose tasks are the workers: started, watched, ended.
 
 Spark runs `member.serve` once a task, all at the same time or not at all. The stage lives in a thread of its own, which
-waits in Spark's ``collect()`` for its end; everything else is learnt from the crew, which the tasks dial.
+waits in Spark's ``collect()`` for its end; everything else is learnt from the worker pool, which the tasks dial.
 
 One task that is lost ends the stage for all: Spark kills the others. The thread then waits for free slots and submits
-the stage again, as often as it fails, until the job ends or its restart strategy gives up. The crew stays: new workers
-take the places of the lost ones, and a job with checkpoints resumes on them. Spark does not end the task of a silent
-worker, whose process is frozen or behind a cut network: the stage calls itself off when the job has lost such a worker.
+the stage again, as often as it fails, until the job ends or its restart strategy gives up. The worker pool stays: new
+workers take the places of the lost ones, and a job with checkpoints resumes on them. Spark does not end the task of a
+silent worker, whose process is frozen or behind a cut network: the stage calls itself off when the job has lost such a
+worker.
 
 Three things end the stage for good: it never had all its workers, somebody cancelled it in Spark, or Spark stopped.
 
@@ -15,8 +16,9 @@ all of them go, also after an exception of a function. Spark then drops their ou
 DataFrames from the start. So the rows of failed attempts are in no result. A job with checkpoints would resume behind
 rows that come again: its stage is not submitted again.
 
-The crew's credentials travel inside the pickled function, as all that the tasks run does: whoever can read that can run
-code in them anyhow. They are in no configuration, argument list, event log or page of the UI, which others may read.
+The credentials of the worker pool travel inside the pickled function, as all that the tasks run does: whoever can read
+that can run code in them anyhow. They are in no configuration, argument list, event log or page of the UI, which others
+may read.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from .. import _flownet
 from ..errors import LaunchError
 from . import packing, result_frame, session, slots
 from .frame_input import FrameInput, is_dealt_out, stage_input
-from .member import Load
+from .member import TaskLoad
 from .versions import Versions, own_versions
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Stage:
-    """One barrier stage and the crew that its tasks form.
+    """One barrier stage and the worker pool that its tasks form.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ class Stage:
     workers
         Number of tasks.
     address
-        Numeric address on which the crew listens; None finds one.
+        Numeric address on which the worker pool listens; None finds one.
     tls
         Which connections are encrypted, as in the setting.
     name
@@ -111,7 +113,7 @@ class Stage:
         refill = round(launch_timeout * 1000) if self._is_repeatable else None
         # The input of a task cannot be rewound, nor can its output be taken back.
         each_attempt = bool(inputs) or has_results
-        self.crew = _flownet.Crew(address or session.own_address(spark), tls, refill, each_attempt)
+        self.pool = _flownet.WorkerPool(address or session.own_address(spark), tls, refill, each_attempt)
         self._thread = threading.Thread(target=self._run, name="flownet-spark", daemon=True)
 
     def start(self) -> None:
@@ -125,22 +127,22 @@ class Stage:
         began = time.monotonic()
         self._thread.start()
         there = 0
-        while not self.crew.wait_for(self._workers, _LOOK_MS):
+        while not self.pool.wait_for(self._workers, _LOOK_MS):
             if self._ended.is_set():
                 raise LaunchError(f"Spark ended the stage of the workers: {self.failure(0.0)}") from self._error
             if time.monotonic() - began >= self._launch_timeout:
                 raise LaunchError(self._too_late())
-            if len(self.crew.members()) > there:
-                there = len(self.crew.members())
+            if len(self.pool.members()) > there:
+                there = len(self.pool.members())
                 _LOGGER.info("%d of %d workers are up", there, self._workers)
         seconds = time.monotonic() - began
         _LOGGER.info("all %d workers are up after %.1f s", self._workers, seconds)
-        for worker, pid, place in self.crew.members():
+        for worker, pid, place in self.pool.members():
             _LOGGER.debug("worker %d is process %d on %s", worker, pid, place)
 
     def is_whole(self) -> bool:
         """Whether every worker is there."""
-        return not self._ended.is_set() and len(self.crew.members()) == self._workers
+        return not self._ended.is_set() and len(self.pool.members()) == self._workers
 
     def failure(self, patience: float) -> str | None:
         """Say why Spark ended the stage, if it failed; waits for the end at most ``patience`` seconds."""
@@ -153,8 +155,8 @@ class Stage:
     def stop(self) -> None:
         """Let the workers go and wait until Spark has its slots back. Harmless when called again."""
         self._stopping.set()
-        came = bool(self.crew.members())
-        self.crew.close()
+        came = bool(self.pool.members())
+        self.pool.close()
         if not self._thread.is_alive():
             return
         # Workers that are there leave by themselves; a stage that still waits for slots has to be called off.
@@ -185,12 +187,12 @@ class Stage:
                 try:
                     with self._watched(before):
                         self._run_once()
-                    if not self._inputs or self.crew.attempts() or self._stopping.is_set():
+                    if not self._inputs or self.pool.attempts() or self._stopping.is_set():
                         break
                     self._knows_of_no_rows = True
                     continue
                 except BaseException as error:
-                    self._newest = max(self.crew.attempts(), default=-1)
+                    self._newest = max(self.pool.attempts(), default=-1)
                     self._error = error
                     _LOGGER.debug("the stage of the workers failed", exc_info=error)
                 has_all = self._all_came_after(before)
@@ -202,7 +204,7 @@ class Stage:
                 self._wait_for_slots()
         finally:
             # Whoever is left of the workers should not wait for Spark to kill it.
-            self.crew.close()
+            self.pool.close()
             self._ended.set()
 
     def _can_submit_again(self) -> bool:
@@ -229,7 +231,7 @@ class Stage:
     def _watch(self, before: int, ended: threading.Event) -> None:
         left_at: float | None = None
         while not ended.wait(_LOOK_MS / 1000) and not self._stopping.is_set():
-            there = {worker for worker, _, _ in self.crew.members()}
+            there = {worker for worker, _, _ in self.pool.members()}
             missing = [worker for worker in range(1, self._workers + 1) if worker not in there]
             if not missing or not self._all_came_after(before):
                 left_at = None
@@ -260,15 +262,15 @@ class Stage:
         return "Spark was stopped" if session.is_stopped(self._spark) else self._called_off or reason_of(error)
 
     def _all_came_after(self, attempt: int) -> bool:
-        return sum(other > attempt for other in self.crew.attempts()) == self._workers
+        return sum(other > attempt for other in self.pool.attempts()) == self._workers
 
     def _run_once(self) -> None:
-        load = Load(
+        load = TaskLoad(
             has_input=bool(self._inputs),
             is_packed=is_dealt_out(self._inputs, self._workers),
             has_results=self._has_results,
         )
-        body = _body(self.crew.address, self.crew.credentials(), own_versions(), load)
+        body = _body(self.pool.address, self.pool.credentials(), own_versions(), load)
         with session.named_job(self._spark, self._tag, self._name, self._properties):
             if not self._has_results:
                 columns = "worker int, jobs long"
@@ -285,12 +287,12 @@ class Stage:
         return self._spark.range(0, self._workers, 1, self._workers).mapInArrow(_nothing, rows.schema)
 
     def _too_late(self) -> str:
-        there = [worker for worker, _, _ in self.crew.members()]
+        there = [worker for worker, _, _ in self.pool.members()]
         missing = [worker for worker in range(1, self._workers + 1) if worker not in there]
         return (
             f"{len(there)} of {self._workers} workers came within {self._launch_timeout:g} s, missing are {missing}: "
             "Spark may have too few free slots (see its UI), the executors may not reach this machine at "
-            f"{self.crew.address} (give cluster(address=...) one that they do), or raise launch_timeout"
+            f"{self.pool.address} (give cluster(address=...) one that they do), or raise launch_timeout"
         )
 
 
@@ -308,7 +310,7 @@ def _nothing(_: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     return iter(())
 
 
-def _body(crew: str, credentials: str, versions: Versions, load: Load) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _body(pool: str, credentials: str, versions: Versions, load: TaskLoad) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Make the function that Spark ships. It travels by value, so that executors without flownet can say so."""
     # A class of ours would be looked up before there is anybody to say that it is missing.
     plain = tuple(load)
@@ -332,7 +334,7 @@ def _body(crew: str, credentials: str, versions: Versions, load: Load) -> Callab
             text = f"flownet.errors.LaunchError: the Python of the executors ({sys.executable}) lacks flownet: {error}"
             text += ". Install it there, or ship it by flownet.spark.pack()"
             raise RuntimeError(text) from error
-        return member.serve(crew, credentials, versions, member.Load(*plain), batches)
+        return member.serve(pool, credentials, versions, member.TaskLoad(*plain), batches)
 
     return flownet_worker
 

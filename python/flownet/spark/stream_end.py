@@ -6,7 +6,7 @@ from pyspark.sql.types import StructType
 
 from .. import config
 from .frames import columns_of
-from .hub import Hub, Kind
+from .rendezvous import Kind, RendezvousServer
 
 
 class StreamEnd:
@@ -26,7 +26,7 @@ class StreamEnd:
         self._limit_bytes = config.size_bytes("buffer", buffer)
         # As with an `Environment`, the variable of the process goes before what the program says.
         tls = str(config.resolve({"tls": tls}, {})["tls"])
-        self._hub = Hub(kind, config.text("name", name), self._columns, address, tls, endpoint)
+        self._hub = RendezvousServer(kind, config.text("name", name), self._columns, address, tls, endpoint)
 
     @property
     def endpoint(self) -> str:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from ..functions import Window
-from ..record_functions import ReduceFunction
+from ..rich_functions import ReduceFunction
 from .checks import function_of
 from .stream import Stream
-from .windows import Windows
+from .windows import WindowedBase
 
 V = TypeVar("V")
 R = TypeVar("R")
 
 
-class AllWindowedStream(Windows, Generic[V]):
+class AllWindowedStream(WindowedBase, Generic[V]):
     """All records of type ``V`` by window, in one subtask.
 
     Methods are those of `WindowedStream`; results are values alone, and ``(window, value)`` behind `with_window`.

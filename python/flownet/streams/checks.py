@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
-from ..record_functions import (
+from ..rich_functions import (
     CoFlatMapFunction,
     CoMapFunction,
     FilterFunction,
@@ -103,7 +103,7 @@ def key_of(method: str, key: object) -> Callable[..., object]:
         if not key or not all(isinstance(field, int | str) and not isinstance(field, bool) for field in key):
             raise PlanError(f"{method}({key!r}): a tuple names fields by their indexes or names, at least one")
         getter = operator.itemgetter(*key)
-        return getter if len(key) > 1 else _Single(key[0])
+        return getter if len(key) > 1 else _SingleField(key[0])
     if not callable(key):
         raise PlanError(
             f"{method}() needs a function, the index or name of a field, or a tuple of these, not {kind_of(key)}"
@@ -111,7 +111,7 @@ def key_of(method: str, key: object) -> Callable[..., object]:
     return function_of(method, key)
 
 
-class _Single:
+class _SingleField:
     """The key of one field that was given as a tuple: a tuple, too."""
 
     def __init__(self, field: int | str) -> None:

@@ -15,7 +15,7 @@ from ..functions import (
     KeyedCoProcessFunction,
     RecordContext,
 )
-from ..record_functions import CoFlatMapFunction, CoMapFunction, Function
+from ..rich_functions import CoFlatMapFunction, CoMapFunction, Function
 from .checks import called_of, function_of, kind_of, refuse_async_methods
 from .keyed import KeyedStream
 from .stream import Stream
@@ -148,16 +148,16 @@ class ConnectedStreams(Generic[T, U]):
         return Stream(env, (Origin(node),))
 
 
-def _both(method: str, first: Any, second: Any, kind: type[Function]) -> _Both:
+def _both(method: str, first: Any, second: Any, kind: type[Function]) -> _BothFunctions:
     first = called_of(method, first, kind)
     if not isinstance(first, Function):
-        return _Both(first, function_of(method, second), is_flat=method == "flat_map")
+        return _BothFunctions(first, function_of(method, second), is_flat=method == "flat_map")
     if second is not None:
         raise PlanError(f"{method}() takes a flownet.{kind.__name__} alone, or two functions")
-    return _Told(first, method)
+    return _LifecycleFunctions(first, method)
 
 
-class _Both(CoProcessFunction[Any, Any, Any]):
+class _BothFunctions(CoProcessFunction[Any, Any, Any]):
     """A function for each of two streams."""
 
     def __init__(self, first: Callable[[Any], Any], second: Callable[[Any], Any], *, is_flat: bool) -> None:
@@ -174,7 +174,7 @@ class _Both(CoProcessFunction[Any, Any, Any]):
         return returned if self._is_flat else [returned]
 
 
-class _Told(_Both):
+class _LifecycleFunctions(_BothFunctions):
     """An object for both streams, which is told of its beginning and its end."""
 
     def __init__(self, function: Any, method: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from .. import config
-from ..dataflow import Node, Origin, Owner
+from ..dataflow import DataflowOwner, Node, Origin
 from ..errors import ConfigError, PlanError
 from ..graph import PartitionerName
 
@@ -15,7 +15,7 @@ Handle = TypeVar("Handle", bound="OperatorHandle")
 class OperatorHandle:
     """What streams and sinks share: they can say things about the operator they stand for."""
 
-    def __init__(self, env: Owner, origins: tuple[Origin, ...]) -> None:
+    def __init__(self, env: DataflowOwner, origins: tuple[Origin, ...]) -> None:
         self._env = env
         self._origins = origins
 

@@ -10,7 +10,7 @@ from .. import config
 from ..dataflow import Node, Origin
 from ..errors import ConfigError, PlanError
 from ..functions import KeyedProcessFunction, OutputTag
-from ..record_functions import FilterFunction
+from ..rich_functions import FilterFunction
 from .checks import called_of, function_of, kind_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def iterate_delta(
 
     def step(records: Stream[T]) -> Stream[T]:
         by_key = KeyedStream[K, T](records._env, (replace(records._origins[0], partitioner="key_group", function=key),))
-        updated = by_key.process(_Update(update, results)).name("iterate_delta")
+        updated = by_key.process(_StateUpdate(update, results)).name("iterate_delta")
         found.append(updated.side_output(_RESULTS))
         return updated
 
@@ -114,7 +114,7 @@ def iterate_delta(
     return found[0]
 
 
-class _Update(KeyedProcessFunction[Any, Any, Any]):
+class _StateUpdate(KeyedProcessFunction[Any, Any, Any]):
     """Keeps what the user's function makes of a key's records, and sends on what it wants others to know."""
 
     def __init__(self, function: Callable[[Any, Any], tuple[Any, Iterable[Any]] | None], results: Results) -> None:

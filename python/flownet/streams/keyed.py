@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from .. import codec
 from ..errors import PlanError
 from ..functions import KeyedProcessFunction
-from ..record_functions import ReduceFunction
+from ..rich_functions import ReduceFunction
 from ..state import OpenContext, ValueStateDescriptor
 from ..trigger import CountEvictor, CountTrigger, PurgingTrigger
 from ..window import Global, WindowAssigner
@@ -179,7 +179,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
         >>> sorted(words)
         ['be', 'to']
         """
-        return self.process(_First(ttl)).name("deduplicate")
+        return self.process(_FirstOfKey(ttl)).name("deduplicate")
 
     def iterate_delta(
         self,
@@ -356,7 +356,7 @@ class _WithState(KeyedProcessFunction[Any, Any, Any]):
         return [result]
 
 
-class _First(KeyedProcessFunction[Any, Any, Any]):
+class _FirstOfKey(KeyedProcessFunction[Any, Any, Any]):
     """Emits the first record of each key."""
 
     def __init__(self, ttl: str | timedelta | None) -> None:

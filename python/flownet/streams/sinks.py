@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
 
-from ..collected import Collected
+from ..collected import CollectedRecords
 from ..dataflow import Origin
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from ..host import Host
     from ..job import Job
+    from ..launcher import Host
     from ..spark import SparkResult
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
             raise ConfigError(f"print(prefix={prefix!r}): must be a text", setting="prefix", value=prefix)
         return self._sink("print", settings={"prefix": prefix or None})
 
-    def collect(self, into: SupportsExtend[T] | None = None) -> Collected[T]:
+    def collect(self, into: SupportsExtend[T] | None = None) -> CollectedRecords[T]:
         """Bring all records to this process.
 
         Parameters
@@ -65,7 +65,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
 
         Returns
         -------
-        Collected[T]
+        CollectedRecords[T]
             A sequence that holds the records once ``execute()`` has returned.
 
         Examples
@@ -314,8 +314,8 @@ class SinkMethods(OperatorHandle, Generic[T]):
         """
         return self._sink("sink", function=sink_of(sink), name=type(sink).__name__)
 
-    def _collect(self, into: SupportsExtend[T] | None, brake: float | None = None) -> Collected[T]:
-        collected: Collected[T] = Collected()
+    def _collect(self, into: SupportsExtend[T] | None, brake: float | None = None) -> CollectedRecords[T]:
+        collected: CollectedRecords[T] = CollectedRecords()
         self._sink("collect", brake=brake, **collecting(collected._restart if into is None else lambda: into))
         return collected
 

@@ -17,7 +17,7 @@ from ..errors import PlanError
 from ..functions import OutputTag, ProcessFunction
 from ..graph import FlowControl, PartitionerName
 from ..hashing import Hashing, calls_hash
-from ..record_functions import FilterFunction, FlatMapFunction, MapFunction
+from ..rich_functions import FilterFunction, FlatMapFunction, MapFunction
 from ..watermark import WatermarkStrategy, at_end_of_input
 from ..window import WindowAssigner
 from .calls import CallMethods
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..rows.schemas import SchemaLike
     from ..rows.stream import Rows
     from .all_windowed import AllWindowedStream
-    from .changing import ChangeStream
+    from .changelog_stream import ChangelogStream
     from .connected import ConnectedStreams
     from .joined import JoinedStreams
     from .keyed import KeyedStream
@@ -236,7 +236,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         >>> list(first)
         [0, 1, 2]
         """
-        stream = self.process(_First(number_of("take", count))).name("take")
+        stream = self.process(_Limit(number_of("take", count))).name("take")
         node = stream._node("take")
         node.parallelism, node.is_parallel = 1, False
         return stream
@@ -304,20 +304,20 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         same_environment("join", self, other)
         return JoinedStreams(self, other)
 
-    def as_changes(self) -> ChangeStream[Any]:
+    def as_changelog(self) -> ChangelogStream[Any]:
         """Take the records as the changes of a table.
 
         A record that is a `Change` is one; any other is a row that comes and stays.
 
         Examples
         --------
-        >>> words = env.from_collection(["to", "be", "to"]).as_changes()
+        >>> words = env.from_collection(["to", "be", "to"]).as_changelog()
         >>> counts = words.key_by(str).count().collect()
         >>> result = env.execute()
         >>> sorted((change.value, str(change.kind)) for change in counts)
         [(('be', 1), '+I'), (('to', 1), '+I'), (('to', 1), '-U'), (('to', 2), '+U')]
         """
-        from .changing import changes_of
+        from .changelog_stream import changes_of
 
         return changes_of(self)
 
@@ -330,7 +330,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         Assign timestamps in front of the first exchange. There, each file of `Environment.read_text` and each split of
         `Environment.from_source` has watermarks of its own, so their times may overlap. Right behind a source the
         operator has the source's subtasks and places, unless it is given others. An exchange such as `rebalance` in
-        front of it moves behind it. If that is not possible, as with `key_by`, a ``MistakeWarning`` says so.
+        front of it moves behind it. If that is not possible, as with `key_by`, a ``UsageWarning`` says so.
 
         Parameters
         ----------
@@ -538,7 +538,7 @@ class _ByKey:
         return self.partitioner(self._key(record), subtasks)
 
 
-class _First(ProcessFunction[Any, Any]):
+class _Limit(ProcessFunction[Any, Any]):
     """Lets so many records pass."""
 
     def __init__(self, count: int) -> None:

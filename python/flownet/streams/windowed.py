@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from ..functions import ProcessWindowFunction, Window
-from ..record_functions import ReduceFunction
+from ..rich_functions import ReduceFunction
 from .stream import Stream
-from .windows import Windows
+from .windows import WindowedBase
 
 K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
 
 
-class WindowedStream(Windows, Generic[K, V]):
+class WindowedStream(WindowedBase, Generic[K, V]):
     """Records of type ``V`` by key and window.
 
     Each method emits one result for each key and window, when the window's end has passed or the input has ended, or

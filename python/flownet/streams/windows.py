@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from ..aggregate import AggregateFunction, Folded, merges
+from ..aggregate import AggregateFunction, FoldAggregate, merges
 from ..dataflow import Origin, has_timestamps
 from ..errors import PlanError
 from ..functions import OutputTag, ProcessWindowFunction, Window
-from ..record_functions import ReduceFunction
+from ..rich_functions import ReduceFunction
 from ..trigger import (
     BuiltInTrigger,
     ContinuousEventTimeTrigger,
@@ -39,11 +39,11 @@ from .checks import (
 )
 from .stream import Stream
 
-Handle = TypeVar("Handle", bound="Windows")
+Handle = TypeVar("Handle", bound="WindowedBase")
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class WindowSettings:
     """What has been said of the windows so far, of objects or of rows."""
 
     assigner: WindowAssigner
@@ -55,11 +55,11 @@ class Cut:
     with_window: bool = False
 
     @classmethod
-    def of(cls, assigner: WindowAssigner, origins: tuple[Origin, ...]) -> Cut:
+    def of(cls, assigner: WindowAssigner, origins: tuple[Origin, ...]) -> WindowSettings:
         """Begin with windows of records from there."""
         return cls(assigner, assigner.time or ("event" if has_timestamps(origins) else "processing"))
 
-    def with_trigger(self, trigger: Trigger[Any] | BuiltInTrigger) -> Cut:
+    def with_trigger(self, trigger: Trigger[Any] | BuiltInTrigger) -> WindowSettings:
         """Say when they give out what they hold.
 
         Raises
@@ -84,7 +84,7 @@ class Cut:
             return replace(self, trigger=purging(trigger), time=wanted)
         return replace(self, trigger=purging(trigger))
 
-    def with_lateness(self, lateness: str | timedelta) -> Cut:
+    def with_lateness(self, lateness: str | timedelta) -> WindowSettings:
         """Say for how long they take late records.
 
         Raises
@@ -99,7 +99,7 @@ class Cut:
             raise PlanError("allowed_lateness() is for windows of event time: in processing time nothing is late")
         return replace(self, lateness_ms=lateness_ms)
 
-    def with_late_tag(self, tag: OutputTag) -> Cut:
+    def with_late_tag(self, tag: OutputTag) -> WindowSettings:
         """Say where records go that are too late.
 
         Raises
@@ -129,12 +129,12 @@ class Cut:
         }
 
 
-class Windows:
+class WindowedBase:
     """What windows have in common, by key or not."""
 
     _with_key = True
 
-    def __init__(self, keyed: Stream[Any], cut: Cut) -> None:
+    def __init__(self, keyed: Stream[Any], cut: WindowSettings) -> None:
         self._keyed = keyed
         self._cut = cut
 
@@ -146,7 +146,7 @@ class Windows:
                 "window() needs a window such as flownet.Tumbling('5s'), flownet.Session('30s') or "
                 f"flownet.EndOfInput(), not {kind_of(assigner)}"
             )
-        return cls(keyed, Cut.of(assigner, keyed._origins))
+        return cls(keyed, WindowSettings.of(assigner, keyed._origins))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._keyed!r}, {self._cut.assigner}>"
@@ -282,7 +282,7 @@ class Windows:
             for name, each in (("add", add), ("merge", merge), ("result", result)):
                 if each is not None or name == "add":
                     function_of(f"aggregate({name}=)", each)
-            function = Folded(init, add, merge, result)
+            function = FoldAggregate(init, add, merge, result)
         can_merge = merges(function)
         if isinstance(self._cut.assigner, Session) and not can_merge:
             raise PlanError(
@@ -312,7 +312,7 @@ class Windows:
         return self._fold("count", "count")
 
     def _top_n(self, count: int, by: Any) -> Stream[Any]:
-        best = _Best(number_of("top_n", count), (lambda record: record) if by is None else key_of("top_n", by))
+        best = _TopRecords(number_of("top_n", count), (lambda record: record) if by is None else key_of("top_n", by))
         spans_all_time = isinstance(self._cut.assigner, EndOfInput | Global)
         # Windows of all of time are kept by key, record by record, if records of one rank are to be in order of time.
         is_whole = spans_all_time and has_timestamps(self._keyed._origins)
@@ -322,14 +322,14 @@ class Windows:
         return self._fold("process", "collect", None, function)
 
 
-class _Timed(NamedTuple):
+class _TimedRecord(NamedTuple):
     """A record and its time, by which records of one rank are in order."""
 
     record: Any
     time_ms: int
 
 
-class _Best(AggregateFunction[Any, list[_Timed], list[Any]]):
+class _TopRecords(AggregateFunction[Any, list[_TimedRecord], list[Any]]):
     """The records with the greatest values, of equal ones the earliest. All others are forgotten."""
 
     _takes_time = True
@@ -339,22 +339,22 @@ class _Best(AggregateFunction[Any, list[_Timed], list[Any]]):
         self._count = count
         self._by = by
 
-    def create_accumulator(self) -> list[_Timed]:
+    def create_accumulator(self) -> list[_TimedRecord]:
         return []
 
-    def add(self, value: Any, accumulator: list[_Timed], time_ms: int = 0) -> list[_Timed]:
-        return self.merge(accumulator, [_Timed(value, time_ms)])
+    def add(self, value: Any, accumulator: list[_TimedRecord], time_ms: int = 0) -> list[_TimedRecord]:
+        return self.merge(accumulator, [_TimedRecord(value, time_ms)])
 
-    def merge(self, accumulator: list[_Timed], later: list[_Timed]) -> list[_Timed]:
+    def merge(self, accumulator: list[_TimedRecord], later: list[_TimedRecord]) -> list[_TimedRecord]:
         in_time = sorted([*accumulator, *later], key=_time_ms)
         # Stable: of equal ones the earliest stay in front, and of one time those that came first.
         return sorted(in_time, key=lambda timed: self._by(timed.record), reverse=True)[: self._count]
 
-    def get_result(self, accumulator: list[_Timed]) -> list[Any]:
+    def get_result(self, accumulator: list[_TimedRecord]) -> list[Any]:
         return [timed.record for timed in accumulator]
 
 
-def _time_ms(timed: _Timed) -> int:
+def _time_ms(timed: _TimedRecord) -> int:
     return timed.time_ms
 
 

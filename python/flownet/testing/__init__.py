@@ -13,14 +13,14 @@ watermarks and idleness as a script says, for tests of whole jobs.
 [('to', 2), ('be', 1)]
 """
 
-from .driven import Emitted, HarnessState
 from .harness import Harness, OpenWindow, PendingTimer
+from .harness_base import EmittedRecord, HarnessState
 from .rows import RowsHarness
 from .script import Active, Idle, Record, Step, Watermark
 
 __all__ = [
     "Active",
-    "Emitted",
+    "EmittedRecord",
     "Harness",
     "HarnessState",
     "Idle",

@@ -7,13 +7,13 @@ from typing import Any, Literal, NamedTuple
 
 from ..environment import Environment
 from ..errors import PlanError
+from ..expiring_value import without_expiry
 from ..functions import OutputTag, Window
-from ..streams.changing import ChangeStream
+from ..streams.changelog_stream import ChangelogStream
 from ..streams.handle import StreamSink
 from ..streams.stream import Stream
-from ..timed import without_expiry
 from ..window import TimeDomain
-from .driven import Driven, HarnessState, parameters
+from .harness_base import HarnessBase, HarnessState, parameters
 from .script import Record
 
 
@@ -42,7 +42,7 @@ class OpenWindow(NamedTuple):
     """What a `Trigger` keeps in ``ctx.state``."""
 
 
-class Harness(Driven):
+class Harness(HarnessBase):
     """Feeds a function or windowed operation, and shows what it emitted and what it keeps.
 
     What runs are the operators of a job, from the plan and the codec to windows, timers and state, on the caller's
@@ -111,7 +111,7 @@ class Harness(Driven):
 
     def __init__(
         self,
-        build: Callable[..., Stream[Any] | ChangeStream[Any] | StreamSink],
+        build: Callable[..., Stream[Any] | ChangelogStream[Any] | StreamSink],
         *,
         side_outputs: Iterable[OutputTag] = (),
         timestamps: bool = True,
@@ -123,7 +123,7 @@ class Harness(Driven):
         env = Environment(codec=codec, object_reuse=object_reuse, name="harness")
         super().__init__(env, parameters("Harness", build), timestamps=timestamps)
         built = build(*self._streams())
-        if isinstance(built, ChangeStream):
+        if isinstance(built, ChangelogStream):
             built = built.to_stream()
         if isinstance(built, Stream):
             self._note(built, {tag: built.side_output(tag) for tag in side_outputs})

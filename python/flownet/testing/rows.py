@@ -11,14 +11,14 @@ from ..functions import OutputTag
 from ..rows.collected import CollectedRows
 from ..rows.stream import Rows
 from ..streams.handle import StreamSink
-from .driven import Driven, HarnessState, parameters
+from .harness_base import HarnessBase, HarnessState, parameters
 from .script import Record
 
 if TYPE_CHECKING:
     from ..rows.schemas import SchemaLike
 
 
-class RowsHarness(Driven):
+class RowsHarness(HarnessBase):
     """Feeds operators of rows, and shows the rows that they emitted.
 
     It is to `Rows` what `Harness` is to streams of objects: what runs are the operators of a job, in front of the

@@ -77,7 +77,7 @@ def from_script(dataflow: Dataflow, scripts: Sequence[Iterable[Step]]) -> Node:
     has_time = any(timed) or any(isinstance(step, Watermark) for script in steps for step in script)
     return dataflow.add(
         "from_script",
-        function=_Said(said),
+        function=_ScriptSource(said),
         settings={"timestamps": has_time},
         parallelism=len(said),
         is_parallel=len(said) > 1,
@@ -85,7 +85,7 @@ def from_script(dataflow: Dataflow, scripts: Sequence[Iterable[Step]]) -> Node:
     )
 
 
-class _Said:
+class _ScriptSource:
     """Hands each subtask its script."""
 
     def __init__(self, said: list[list[Said]]) -> None:

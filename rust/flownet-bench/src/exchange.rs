@@ -90,12 +90,12 @@ pub(crate) fn run_local(spec: &ExchangeSpec, control: &mut Control) -> Result<()
 
 /// What arrived.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ArrivalCount {
     pub(crate) received: u64,
     pub(crate) sum: u64,
 }
 
-impl Tally {
+impl ArrivalCount {
     #[inline]
     pub(crate) fn add(&mut self, record: &[u8]) {
         if let Some(value) = record.first_chunk::<8>() {
@@ -176,8 +176,8 @@ fn emit_to(
     Ok(writer.finish(true)?)
 }
 
-fn drain(reader: &mut GateReader) -> Result<Tally, BenchError> {
-    let mut tally = Tally::default();
+fn drain(reader: &mut GateReader) -> Result<ArrivalCount, BenchError> {
+    let mut tally = ArrivalCount::default();
     while reader.next(|_, record| tally.add(record))? != Input::End {}
     Ok(tally)
 }

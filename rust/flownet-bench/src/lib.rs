@@ -11,7 +11,7 @@
 //! moment later. Believe the ratio rather than the figures, and the median of several pairs rather than one.
 //!
 //! The command `flownet bench` and the benches under `benches/` are two doors to the same functions:
-//! [`run_exchange`] and [`run_latency`] measure one pair, [`table`] shows many runs, [`Run`] is one line of JSON.
+//! [`run_exchange`] and [`run_latency`] measure one pair, [`table`] shows many runs, [`BenchRun`] is one line of JSON.
 //!
 //! # Invariants
 //! - I1: what is measured is checked: a run in which a record was lost, doubled or changed is an error, not a figure.
@@ -37,7 +37,7 @@ mod stats;
 pub use error::BenchError;
 pub use machine::Machine;
 pub use party::{Launcher, ProcessCommand, Stop, run_party};
-pub use report::{Details, LatencyFigures, Run, Workload, table};
+pub use report::{BenchRun, Details, LatencyFigures, Workload, table};
 pub use run::{run_exchange, run_latency};
 pub use spec::{ExchangeSpec, FlowControl, LatencySpec, NetworkSpec, Partitioner, flink_grid};
 pub use stats::{Spread, median};

@@ -226,10 +226,10 @@ impl Drop for Party<'_> {
     }
 }
 
-type Started = (Body, Box<dyn Write>, Receiver<(Instant, String)>);
+type StartedProcess = (Body, Box<dyn Write>, Receiver<(Instant, String)>);
 
 /// In a process group of its own, so that Ctrl-C in the terminal reaches the bench alone, which then ends its parties.
-fn start_process(command: &ProcessCommand) -> Result<Started, BenchError> {
+fn start_process(command: &ProcessCommand) -> Result<StartedProcess, BenchError> {
     let launch = |source| BenchError::Launch { program: command.program.to_string_lossy().into_owned(), source };
     let mut child = Command::new(&command.program)
         .args(&command.args)
@@ -243,7 +243,7 @@ fn start_process(command: &ProcessCommand) -> Result<Started, BenchError> {
     Ok((Body::Process(child), Box::new(to), read_lines(from, || ())))
 }
 
-fn start_thread() -> io::Result<Started> {
+fn start_thread() -> io::Result<StartedProcess> {
     let (party_in, bench_out) = io::pipe()?;
     let (bench_in, party_out) = io::pipe()?;
     thread::Builder::new().name("flownet-party".to_owned()).spawn(move || {

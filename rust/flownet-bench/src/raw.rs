@@ -8,7 +8,7 @@ use flownet_core::record::reader::read_whole_records;
 
 use crate::clock::{monotonic_ns, process_cpu_ns};
 use crate::error::BenchError;
-use crate::exchange::Tally;
+use crate::exchange::ArrivalCount;
 use crate::latency::Latencies;
 use crate::network::usage;
 use crate::party::Control;
@@ -34,13 +34,13 @@ pub(crate) fn receive(spec: &ExchangeSpec, sender: SocketAddr, control: &mut Con
     let mut stream = connect(sender)?;
     control.report(&Answer::Ready)?;
     let cpu_ns = process_cpu_ns();
-    let mut tally = Tally::default();
+    let mut tally = ArrivalCount::default();
     let records = spec.delivered();
     decode(&mut stream, spec.record_bytes, records, |record| tally.add(record))
         .map_err(BenchError::io("read from the raw twin's socket"))?;
     let expected_sum = sum_below(records);
     if tally.received != records || tally.sum != expected_sum {
-        let Tally { received, sum } = tally;
+        let ArrivalCount { received, sum } = tally;
         return Err(BenchError::WrongSum { received, sum, expected: records, expected_sum });
     }
     control.report(&Answer::Done(Box::new(usage(cpu_ns)?)))
@@ -161,7 +161,7 @@ mod tests {
             let mut bytes = Vec::new();
             encode(&mut bytes, records, vec![0; record_bytes]).unwrap();
             assert_eq!(bytes.len() as u64, records * (record_bytes as u64 + LENGTH_BYTES));
-            let mut tally = Tally::default();
+            let mut tally = ArrivalCount::default();
             decode(&mut bytes.as_slice(), record_bytes, records, |record| tally.add(record)).unwrap();
             assert_eq!((tally.received, tally.sum), (records, sum_below(records)));
         }

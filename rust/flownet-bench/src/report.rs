@@ -11,7 +11,7 @@ use crate::stats::Spread;
 
 /// One run. What a bench does not measure is null.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Run {
+pub struct BenchRun {
     /// What was run.
     #[serde(flatten)]
     pub workload: Workload,
@@ -121,8 +121,8 @@ impl Workload {
 
 /// A table of runs: a row for each workload, with the median and the range of its runs.
 #[must_use]
-pub fn table(runs: &[Run]) -> String {
-    let mut rows: Vec<(&Workload, Vec<&Run>)> = Vec::new();
+pub fn table(runs: &[BenchRun]) -> String {
+    let mut rows: Vec<(&Workload, Vec<&BenchRun>)> = Vec::new();
     for run in runs {
         match rows.iter_mut().find(|(workload, _)| *workload == &run.workload) {
             Some((_, runs)) => runs.push(run),
@@ -143,7 +143,7 @@ const EXCHANGE_COLUMNS: [&str; 7] =
 const LATENCY_COLUMNS: [&str; 9] =
     ["latency", "p50 us", "p99 us", "p99.9 us", "max us", "raw p50/p99/p99.9", "limit us", "of limit", "CPU cores"];
 
-fn exchange_row(workload: &Workload, runs: &[&Run]) -> Vec<String> {
+fn exchange_row(workload: &Workload, runs: &[&BenchRun]) -> Vec<String> {
     vec![
         workload.label(),
         spread(runs, 1, |run| Some(run.records_per_s / 1e6)),
@@ -155,9 +155,9 @@ fn exchange_row(workload: &Workload, runs: &[&Run]) -> Vec<String> {
     ]
 }
 
-fn latency_row(workload: &Workload, runs: &[&Run]) -> Vec<String> {
+fn latency_row(workload: &Workload, runs: &[&BenchRun]) -> Vec<String> {
     let raw = |of: fn(LatencyFigures) -> f64| middle(runs, 0, |run| run.details.raw_tcp.map(of));
-    let limit = |run: &Run| Some(run.details.half_ping_pong?.p50_us + run.details.wake_up?.p50_us);
+    let limit = |run: &BenchRun| Some(run.details.half_ping_pong?.p50_us + run.details.wake_up?.p50_us);
     vec![
         workload.label(),
         spread(runs, 0, |run| run.p50_us),
@@ -199,13 +199,13 @@ fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-fn middle(runs: &[&Run], digits: usize, of: impl Fn(&Run) -> Option<f64>) -> String {
+fn middle(runs: &[&BenchRun], digits: usize, of: impl Fn(&BenchRun) -> Option<f64>) -> String {
     let spread = Spread::of(runs.iter().filter_map(|run| of(run)));
     spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}", spread.median))
 }
 
 /// `median [min-max]`, or the one value there is.
-fn spread(runs: &[&Run], digits: usize, of: impl Fn(&Run) -> Option<f64>) -> String {
+fn spread(runs: &[&BenchRun], digits: usize, of: impl Fn(&BenchRun) -> Option<f64>) -> String {
     match Spread::of(runs.iter().filter_map(|run| of(run))) {
         None => "-".to_owned(),
         Some(spread) if runs.len() == 1 => format!("{:.digits$}", spread.median),
@@ -238,8 +238,8 @@ fn aligned(columns: &[&str], rows: Vec<Vec<String>>) -> String {
 mod tests {
     use super::*;
 
-    fn run(workload: Workload, records_per_s: f64) -> Run {
-        Run {
+    fn run(workload: Workload, records_per_s: f64) -> BenchRun {
+        BenchRun {
             workload,
             seconds: 1.0,
             records_per_s,
@@ -264,7 +264,7 @@ mod tests {
         for workload in [Workload::Exchange(ExchangeSpec::default()), Workload::Latency(LatencySpec::default())] {
             let before = run(workload, 1e6);
             let line = serde_json::to_string(&before).unwrap();
-            assert_eq!(serde_json::from_str::<Run>(&line).unwrap(), before);
+            assert_eq!(serde_json::from_str::<BenchRun>(&line).unwrap(), before);
         }
     }
 
@@ -273,7 +273,7 @@ mod tests {
         let wide = Workload::Exchange(ExchangeSpec { writers: 4, channels: 100, ..ExchangeSpec::default() });
         let one = Workload::Exchange(ExchangeSpec::default());
         let rates = [(&one, 50e6), (&wide, 10e6), (&one, 150e6), (&one, 100e6)];
-        let runs: Vec<Run> = rates.map(|(workload, rate)| run(workload.clone(), rate)).into();
+        let runs: Vec<BenchRun> = rates.map(|(workload, rate)| run(workload.clone(), rate)).into();
         let table = table(&runs);
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines.len(), 3, "{table}");

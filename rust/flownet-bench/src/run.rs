@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::error::BenchError;
 use crate::machine::{Machine, versions};
 use crate::party::{Launcher, Stop};
-use crate::report::{Details, LatencyFigures, Run, Workload};
+use crate::report::{BenchRun, Details, LatencyFigures, Workload};
 use crate::role::{Instruction, Role, Shape, Usage};
 use crate::spec::{ExchangeSpec, LENGTH_BYTES, LatencySpec};
 
@@ -17,7 +17,7 @@ struct Pair {
 }
 
 /// Measures one pair of throughput: the raw twin, then the exchange.
-pub fn run_exchange(spec: &ExchangeSpec, launcher: &Launcher, stop: &Stop) -> Result<Run, BenchError> {
+pub fn run_exchange(spec: &ExchangeSpec, launcher: &Launcher, stop: &Stop) -> Result<BenchRun, BenchError> {
     spec.validate()?;
     let machine = Machine::here();
     let raw = exchange_pair(Shape::Raw, spec, launcher, stop)?;
@@ -32,7 +32,7 @@ pub fn run_exchange(spec: &ExchangeSpec, launcher: &Launcher, stop: &Stop) -> Re
     let records = spec.delivered() as f64;
     let rate = records / pair.seconds;
     let raw_rate = records / raw.seconds;
-    Ok(Run {
+    Ok(BenchRun {
         bytes_per_s: rate * (spec.record_bytes as u64 + LENGTH_BYTES) as f64,
         raw_tcp_records_per_s: Some(raw_rate),
         ratio_to_raw_tcp: Some(rate / raw_rate),
@@ -45,7 +45,7 @@ pub fn run_exchange(spec: &ExchangeSpec, launcher: &Launcher, stop: &Stop) -> Re
 }
 
 /// Measures one pair of latency: a ping-pong and a wake-up, the raw twin, then the exchange, the same rate for both.
-pub fn run_latency(spec: &LatencySpec, launcher: &Launcher, stop: &Stop) -> Result<Run, BenchError> {
+pub fn run_latency(spec: &LatencySpec, launcher: &Launcher, stop: &Stop) -> Result<BenchRun, BenchError> {
     spec.validate()?;
     let machine = Machine::here();
     let has_records = spec.records() > 0;
@@ -56,7 +56,7 @@ pub fn run_latency(spec: &LatencySpec, launcher: &Launcher, stop: &Stop) -> Resu
     let latency = pair.receiver.latency.filter(|latency| latency.samples > 0);
     let histogram = latency.and(pair.receiver.histogram.clone());
     let limit_us = twin.as_ref().map(|twin| twin.half_ping_pong.p50_us + twin.wake_up.p50_us);
-    Ok(Run {
+    Ok(BenchRun {
         p50_us: latency.map(|latency| latency.p50_us),
         p99_us: latency.map(|latency| latency.p99_us),
         p999_us: latency.map(|latency| latency.p999_us),
@@ -95,11 +95,11 @@ fn latency_twin(spec: &LatencySpec, launcher: &Launcher, stop: &Stop) -> Result<
     })
 }
 
-fn run(workload: Workload, machine: Machine, records: f64, pair: &Pair, launcher: &Launcher) -> Run {
+fn run(workload: Workload, machine: Machine, records: f64, pair: &Pair, launcher: &Launcher) -> BenchRun {
     let cpu_ns = launcher.sum(pair.sender.cpu_ns, pair.receiver.cpu_ns);
     let rss_bytes = launcher.sum(pair.sender.peak_rss_bytes, pair.receiver.peak_rss_bytes);
     let record_bytes = workload.record_bytes() as f64 + LENGTH_BYTES as f64;
-    Run {
+    BenchRun {
         workload,
         seconds: pair.seconds,
         records_per_s: records / pair.seconds,

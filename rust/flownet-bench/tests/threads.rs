@@ -1,11 +1,11 @@
 //! Whole benches, tiny, with threads for processes: every record is there, every figure makes sense.
 
 use flownet_bench::{
-    BenchError, ExchangeSpec, LatencySpec, Launcher, NetworkSpec, Partitioner, ProcessCommand, Run, Stop, flink_grid,
-    run_exchange, run_latency,
+    BenchError, BenchRun, ExchangeSpec, LatencySpec, Launcher, NetworkSpec, Partitioner, ProcessCommand, Stop,
+    flink_grid, run_exchange, run_latency,
 };
 
-fn exchange(spec: &ExchangeSpec) -> Run {
+fn exchange(spec: &ExchangeSpec) -> BenchRun {
     run_exchange(spec, &Launcher::Threads, &Stop::default()).unwrap_or_else(|error| panic!("{spec:?}: {error}"))
 }
 

@@ -20,12 +20,12 @@ pub struct Bottleneck {
     /// Share of the time that it waits for calls of its functions.
     pub awaiting: f64,
     /// Who waits for it.
-    pub waiting: Waiting,
+    pub waiting: BottleneckWaiters,
 }
 
 /// Who waits for a bottleneck.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Waiting {
+pub enum BottleneckWaiters {
     /// Upstream is back-pressured: more arrives than the vertex can take.
     Upstream,
     /// Downstream is idle: the vertex delivers less than could be taken.
@@ -47,7 +47,7 @@ impl Bottleneck {
         let vertex = (0..vertices.len())
             .filter(|&vertex| is_saturated(vertex) && (is_pressing(vertex) || feeds(vertex)))
             .max_by(|&a, &b| blame(a).total_cmp(&blame(b)))?;
-        let waiting = if is_pressing(vertex) { Waiting::Upstream } else { Waiting::Downstream };
+        let waiting = if is_pressing(vertex) { BottleneckWaiters::Upstream } else { BottleneckWaiters::Downstream };
         let VertexReport { name, parallelism, busy, busiest, busiest_subtasks, interpreter, awaiting, .. } =
             &vertices[vertex];
         let is_skewed = busiest_subtasks < parallelism && busiest - busy > ABOUT_EQUAL;
@@ -60,8 +60,8 @@ impl Bottleneck {
 impl fmt::Display for Bottleneck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting = match self.waiting {
-            Waiting::Upstream => "upstream",
-            Waiting::Downstream => "downstream",
+            BottleneckWaiters::Upstream => "upstream",
+            BottleneckWaiters::Downstream => "downstream",
         };
         write!(f, "{} (", self.name)?;
         match self.skew {

@@ -6,7 +6,7 @@ use flownet_runtime::{OperatorFailure, TaskError, source::SourceError};
 
 use flownet_store::StoreError;
 
-use crate::checkpoint::Misfit;
+use crate::checkpoint::RestoreMismatch;
 use crate::plan::PlanError;
 
 /// Why a job did not finish.
@@ -123,7 +123,7 @@ pub enum ClusterError {
         /// Where it is.
         storage: String,
         /// What does not fit, and what to do.
-        why: Misfit,
+        why: RestoreMismatch,
     },
     /// A savepoint was asked for, and nobody could tell later whose state is whose.
     #[error(

@@ -287,7 +287,7 @@ const NAME_GAP: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::tests::Flow;
+    use crate::plan::tests::DataflowBuilder;
 
     fn settings() -> JobSettings {
         JobSettings { workers: 2, buffer_timeout: Some(Duration::from_millis(10)), ..JobSettings::default() }
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_word_count_is_explained_in_four_lines() {
-        let text = explain(&Flow::word_count().0, &settings()).unwrap().to_string();
+        let text = explain(&DataflowBuilder::word_count().0, &settings()).unwrap().to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "task 1  read_text -> flat_map    parallelism 2");
         assert_eq!(lines[1], "   | keyed, 2 x 2 = 4 channels, credit, up to 1 s in flight, buffer timeout 10 ms");
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_a_long_link_holds_is_said_and_wanted() {
-        let explained = |settings| explain(&Flow::word_count().0, &settings).unwrap();
+        let explained = |settings| explain(&DataflowBuilder::word_count().0, &settings).unwrap();
         let long = JobSettings { bandwidth_delay_bytes: Some(1_250_000), ..settings() };
         let (short, long) = (explained(settings()), explained(long));
         assert!(
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_exchange_that_skips_a_task_says_where_it_comes_from() {
-        let flow = Flow::default()
+        let flow = DataflowBuilder::default()
             .operator("a", 1)
             .operator("b", 1)
             .operator("union", 1)
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn where_an_operator_was_placed_is_said_unless_there_are_no_workers() {
-        let flow = Flow::word_count().with("count", |count| count.workers = vec![1, 2]);
+        let flow = DataflowBuilder::word_count().with("count", |count| count.workers = vec![1, 2]);
         let flow = flow.with("print", |print| print.workers = vec![2]);
         let text = explain(&flow.0, &settings()).unwrap().to_string();
         assert!(text.contains("parallelism 2  on workers 1, 2\n"), "{text}");
@@ -352,14 +352,14 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_numbers_and_settings_but_still_explained() {
         let settings = JobSettings { network_memory_bytes: Some(2 * 32 * 1024), ..settings() };
-        let explanation = explain(&Flow::word_count().0, &settings).unwrap();
+        let explanation = explain(&DataflowBuilder::word_count().0, &settings).unwrap();
         let refusal = explanation.refusal.clone().expect("two buffers are not enough");
         let PlanError::InsufficientBuffers { needed, total: 2, memory_bytes, .. } = refusal else {
             panic!("{refusal}");
         };
         assert_eq!(memory_bytes, needed * 32 * 1024);
         let enough = JobSettings { network_memory_bytes: Some(memory_bytes), ..settings.clone() };
-        assert_eq!(explain(&Flow::word_count().0, &enough).unwrap().refusal, None);
+        assert_eq!(explain(&DataflowBuilder::word_count().0, &enough).unwrap().refusal, None);
         let text = explanation.to_string();
         for word in ["network_memory", "parallelism", "segment_size", "refused: worker 1 needs at least"] {
             assert!(text.contains(word), "{word} in {text}");
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_plan_gets_the_memory_it_needs_unless_a_limit_is_set() {
-        let flow = Flow::default().operator("a", 1500).operator("b", 1500).operator("c", 1);
+        let flow = DataflowBuilder::default().operator("a", 1500).operator("b", 1500).operator("c", 1);
         let flow = flow.edge("a", "b", Partitioner::KeyGroup).edge("b", "c", Partitioner::Rebalance);
         let flow = flow.with("a", |task| task.workers = vec![1]).with("b", |task| task.workers = vec![1]);
         let flow = flow.with("c", |task| task.workers = vec![2]);
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn four_hundred_workers_need_no_more_memory_than_four() {
         let explained = |workers| {
-            let flow = Flow::default().operator("a", workers).operator("b", workers).operator("c", workers);
+            let flow = DataflowBuilder::default().operator("a", workers).operator("b", workers).operator("c", workers);
             let flow = flow.edge("a", "b", Partitioner::KeyGroup).edge("b", "c", Partitioner::Rebalance);
             explain(&flow.0, &JobSettings { workers, ..settings() }).unwrap()
         };
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn tasks_need_buffers_and_channels_want_them() {
         let flow = |parallelism| {
-            let flow = Flow::default().operator("a", parallelism).operator("b", parallelism);
+            let flow = DataflowBuilder::default().operator("a", parallelism).operator("b", parallelism);
             flow.edge("a", "b", Partitioner::KeyGroup)
         };
         let demand = |parallelism| {

@@ -4,7 +4,7 @@
 //! - [`explain()`]: what a plan will take, as numbers and as text.
 //! - [`Coordinator::submit`] starts a job; its [`JobHandle`] waits, watches and cancels, a [`JobView`] of it without owning it.
 //! - [`run_worker`]: the body of a worker process.
-//! - [`Crew`], [`serve_crew`]: workers that somebody else starts, and their body.
+//! - [`WorkerPool`], [`serve_pool`]: workers that somebody else starts, and their body.
 //!
 //! ```text
 //! Dataflow --plan--> tasks --Coordinator--> RegionsMachine decides, Driver carries out
@@ -51,22 +51,22 @@ mod user_metrics;
 mod worker;
 
 pub use flownet_runtime::{StatePart, flame::FlameOrder, log::LogLevel};
-pub use flownet_store::{Listed, Listing, OperatorEntry, StoreError};
+pub use flownet_store::{ListedCheckpoint, Listing, OperatorEntry, StoreError};
 
 pub use self::{
-    bottleneck::{Bottleneck, Waiting},
-    checkpoint::{CheckpointPart, Misfit, Restart},
+    bottleneck::{Bottleneck, BottleneckWaiters},
+    checkpoint::{CheckpointPart, Restart, RestoreMismatch},
     coordinator::{
-        ChannelEnd, Coordinator, FlameFrame, InputChannel, JobHandle, JobLogEntry, JobView, LogPage, LogPrinter,
-        LogQuery, NoFlame, OutputChannel, PendingSavepoint, Read, Savepoint, TaskChannels, TaskFlame, checkpoints,
-        read_checkpoint, read_medium, save_checkpoint,
+        ChannelEnd, CheckpointContents, Coordinator, FlameFrame, InputChannel, JobHandle, JobLogEntry, JobView,
+        LogPage, LogPrinter, LogQuery, NoFlame, OutputChannel, PendingSavepoint, Savepoint, TaskChannels, TaskFlame,
+        checkpoints, read_checkpoint, read_medium, save_checkpoint,
     },
     error::{ClusterError, WorkerExit, WorkerIdentity, way_out},
     explain::{Explanation, WorkerDemand, explain},
     latency::LatencyReport,
-    launcher::{Crew, CrewMember, Launcher, Refill, WorkerCommand},
+    launcher::{Launcher, PoolWorker, Refill, WorkerCommand, WorkerPool},
     machine::JobState,
-    member::{Enlistment, MemberEnd, serve_crew},
+    member::{Enlistment, MemberEnd, serve_pool},
     operators::OperatorReport,
     plan::{Dataflow, PlanError},
     port::DialError,

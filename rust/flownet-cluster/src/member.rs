@@ -1,5 +1,5 @@
-//! The body of a process that joins a crew: it waits for jobs and takes part in
-//! one after the other, until the crew lets it go.
+//! The body of a process that joins a worker pool: it waits for jobs and takes part in
+//! one after the other, until the worker pool lets it go.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,18 +7,18 @@ use flownet_net::Credentials;
 use futures::{SinkExt, StreamExt};
 
 use crate::{
-    launcher::{Report, Told},
+    launcher::{Report, WorkerOrder},
     port,
     rpc::{self, ControlTransport},
     threads::control_runtime,
     worker::{FactoryBuilder, WorkerError, take_part},
 };
 
-/// What a process needs to know to join a crew.
+/// What a process needs to know to join a worker pool.
 #[derive(Clone, Debug)]
 pub struct Enlistment {
-    /// Where the crew listens.
-    pub crew: SocketAddr,
+    /// Where the worker pool listens.
+    pub pool: SocketAddr,
     /// What it asks for proof of.
     pub credentials: Credentials,
     /// The number to take, from 1; no two members share one.
@@ -36,13 +36,13 @@ pub struct Enlistment {
 /// How a membership ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MemberEnd {
-    /// The crew let the process go, or went away. Nothing of any job is left;
+    /// The worker pool let the process go, or went away. Nothing of any job is left;
     /// so many jobs it took part in.
     Dismissed {
         /// How many.
         jobs: u64,
     },
-    /// The crew let go of this process alone, or of its connection, and waits for another in its place. Nothing of any
+    /// The worker pool let go of this process alone, or of its connection, and waits for another in its place. Nothing of any
     /// job is left.
     Expelled {
         /// How many there were.
@@ -56,18 +56,18 @@ pub enum MemberEnd {
     },
 }
 
-/// Joins a crew and serves its jobs until the crew goes. `build` gets the init
+/// Joins a worker pool and serves its jobs until the worker pool goes. `build` gets the init
 /// bytes of each job, as in [`run_worker`](crate::run_worker).
 ///
 /// # Errors
 /// If the process could not join. That a job failed is no error here.
-pub fn serve_crew(enlistment: &Enlistment, build: &FactoryBuilder<'_>) -> Result<MemberEnd, WorkerError> {
+pub fn serve_pool(enlistment: &Enlistment, build: &FactoryBuilder<'_>) -> Result<MemberEnd, WorkerError> {
     let runtime = control_runtime().map_err(WorkerError::Runtime)?;
     let mut link = runtime.block_on(enlist(enlistment))?;
     let mut jobs = 0;
     // An error of the connection is its end, as is the end.
     while let Some(Ok(told)) = runtime.block_on(link.next()) {
-        let Told::Orders(orders) = told else { return Ok(MemberEnd::Expelled { jobs }) };
+        let WorkerOrder::Orders(orders) = told else { return Ok(MemberEnd::Expelled { jobs }) };
         tracing::debug!(worker = orders.worker, coordinator = %orders.coordinator, "takes part in a job");
         let reason = match take_part(&orders, &enlistment.credentials, enlistment.host, build) {
             Ok(part) if part.has_tasks_left => return Ok(MemberEnd::TasksLeft { jobs: jobs + 1 }),
@@ -83,7 +83,7 @@ pub fn serve_crew(enlistment: &Enlistment, build: &FactoryBuilder<'_>) -> Result
 }
 
 async fn enlist(enlistment: &Enlistment) -> Result<Link, WorkerError> {
-    let stream = port::dial(enlistment.crew, &enlistment.credentials).await?;
+    let stream = port::dial(enlistment.pool, &enlistment.credentials).await?;
     let mut link: Link = rpc::transport(stream);
     let Enlistment { worker, attempt, place, .. } = enlistment.clone();
     link.send(Report::Enlisted { worker, attempt, pid: std::process::id(), place })
@@ -92,4 +92,4 @@ async fn enlist(enlistment: &Enlistment) -> Result<Link, WorkerError> {
     Ok(link)
 }
 
-type Link = ControlTransport<Told, Report>;
+type Link = ControlTransport<WorkerOrder, Report>;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flownet_runtime::operator_counts::{Flowed, OperatorCounts};
+use flownet_runtime::operator_counts::{EdgeCounts, OperatorCounts};
 use serde::Serialize;
 
 /// What went into one operator and out of it.
@@ -27,7 +27,7 @@ pub struct OperatorReport {
 impl OperatorReport {
     /// Of one operator that has counted `now`, and counted `before` `seconds` before.
     fn new(name: &Arc<str>, now: OperatorCounts, before: OperatorCounts, seconds: f64) -> Self {
-        let rate = |now: Flowed, before| if seconds > 0.0 { now.since(before).rows as f64 / seconds } else { 0.0 };
+        let rate = |now: EdgeCounts, before| if seconds > 0.0 { now.since(before).rows as f64 / seconds } else { 0.0 };
         Self {
             name: Arc::clone(name),
             records_in: now.taken.records,
@@ -80,8 +80,8 @@ impl OperatorReport {
 mod tests {
     use super::*;
 
-    fn flowed(records: u64, rows: u64) -> Flowed {
-        Flowed { records, rows }
+    fn flowed(records: u64, rows: u64) -> EdgeCounts {
+        EdgeCounts { records, rows }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use flownet_runtime::tally::Tally;
+use flownet_runtime::state_stats::StateStats;
 use serde::Serialize;
 
 use crate::{
@@ -266,7 +266,7 @@ pub struct VertexReport {
     pub lag_ms: Option<i64>,
     /// What its operators hold and have before them, over all subtasks.
     #[serde(flatten)]
-    pub tally: Tally,
+    pub tally: StateStats,
     /// Bytes of its state in the last checkpoint that counts, if one does.
     pub state_bytes: Option<u64>,
     /// How long markers took from the sources to it, if they were on: lately, or since the attempt began in a report.
@@ -456,7 +456,7 @@ pub(crate) mod tests {
             out_of_order_split: None,
             watermark_ms: None,
             lag_ms: None,
-            tally: Tally::default(),
+            tally: StateStats::default(),
             state_bytes: None,
             latency: LatencyReport::default(),
             operators: Vec::new(),

@@ -16,7 +16,7 @@ use flownet_runtime::{
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     latency::Latency,
-    log::Said,
+    log::DrainedLog,
     operator_counts::OperatorCounts,
     source::SourceOrder,
     spec::TaskSpec,
@@ -40,7 +40,7 @@ pub(crate) trait Worker {
     async fn start(attempt: Attempt, peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault>;
     /// Answers as soon as a task has ended or congestion has changed, soon after something was said, at the latest after
     /// `wait`. Of what was said it tells no more than `log_room` bytes, and an entry.
-    async fn poll(wait: Duration, log_room: u64) -> News;
+    async fn poll(wait: Duration, log_room: u64) -> StatusReport;
     /// Says how fast its sources may go; of several orders the one of the
     /// highest number holds, whichever comes first.
     async fn order(number: u64, order: SourceOrder);
@@ -61,7 +61,7 @@ pub(crate) trait Worker {
     /// Takes samples of one of its tasks, if it has it, which takes the time of the order; or says why it cannot.
     async fn flame(task: u32, order: FlameOrder) -> Result<Option<Flame>, String>;
     /// Cancels what runs of a region, gives back all it had, answers with the last news.
-    async fn stop(region: u32) -> News;
+    async fn stop(region: u32) -> StatusReport;
 }
 
 /// Who a worker is.
@@ -90,14 +90,14 @@ pub(crate) struct Deployment {
     pub(crate) segments: usize,
     pub(crate) tasks: Vec<TaskSpec>,
     /// What each task is to go on from, by its number. None without checkpoints.
-    pub(crate) restored: Option<BTreeMap<u32, Restored>>,
+    pub(crate) restored: Option<BTreeMap<u32, TaskRestore>>,
     /// Manifests are signed, so what tasks keep gets digests.
     pub(crate) has_digests: bool,
 }
 
 /// What a task goes on from.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Restored {
+pub(crate) struct TaskRestore {
     pub(crate) parts: Vec<PartRef>,
     /// It had come to its end.
     pub(crate) has_finished: bool,
@@ -107,7 +107,7 @@ pub(crate) struct Restored {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Order {
     /// Take it; when it was triggered, in milliseconds since the epoch, and when its barriers overtake what is queued.
-    Trigger { checkpoint: u64, triggered_ms: i64, overtakes: Overtakes },
+    Trigger { checkpoint: u64, triggered_ms: i64, overtakes: UnalignedMode },
     /// It has taken too long: it overtakes from now on.
     Overtake { checkpoint: u64, triggered_ms: i64 },
     /// It counts.
@@ -118,7 +118,7 @@ pub(crate) enum Order {
 
 /// When the barriers of a checkpoint overtake what is queued.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum Overtakes {
+pub(crate) enum UnalignedMode {
     Never,
     AtOnce,
     /// When it is [told](Order::Overtake) to.
@@ -134,9 +134,9 @@ impl From<Order> for CheckpointOrder {
         match order {
             Order::Trigger { checkpoint, triggered_ms, overtakes } => {
                 let kind = match overtakes {
-                    Overtakes::Never => BarrierKind::Aligned,
-                    Overtakes::AtOnce => BarrierKind::Unaligned,
-                    Overtakes::Late => BarrierKind::AlignedWithTimeout,
+                    UnalignedMode::Never => BarrierKind::Aligned,
+                    UnalignedMode::AtOnce => BarrierKind::Unaligned,
+                    UnalignedMode::Late => BarrierKind::AlignedWithTimeout,
                 };
                 Self::Trigger(barrier(checkpoint, triggered_ms, kind))
             }
@@ -162,7 +162,7 @@ pub(crate) enum WorkerFault {
 
 /// What happened on a worker since the last call.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(crate) struct News {
+pub(crate) struct StatusReport {
     /// What its tasks are of, region by region.
     pub(crate) attempts: Vec<Attempt>,
     /// Tasks that have ended, each reported once.
@@ -184,10 +184,10 @@ pub(crate) struct News {
     /// What its process uses.
     pub(crate) resources: Resources,
     /// What its tasks and it have said.
-    pub(crate) said: Said,
+    pub(crate) said: DrainedLog,
 }
 
-impl News {
+impl StatusReport {
     /// Keeps what is of these tasks.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(u32) -> bool) {
         self.ended.retain(|end| is_kept(end.task));

@@ -4,13 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use flownet_runtime::{
-    EventTimeSnapshot, GarbageCollections, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares,
-    tally::Tally, user_metrics::UserMetricSnapshot,
+    EventTimeSnapshot, GarbageCollections, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, state_stats::StateStats,
+    time_accounting::TimeShares, user_metrics::UserMetricSnapshot,
 };
 use serde::Serialize;
 
 use crate::{
-    machine::JobState, operators::OperatorReport, resources::Resources, rpc::News, shown, stall::Stall,
+    machine::JobState, operators::OperatorReport, resources::Resources, rpc::StatusReport, shown, stall::Stall,
     time_parts::TimeParts, tracker::Sample, user_metrics::UserMetric,
 };
 
@@ -101,7 +101,7 @@ struct Counters {
     #[serde(flatten, with = "EventTime")]
     event_time: EventTimeSnapshot,
     #[serde(flatten)]
-    tally: Tally,
+    tally: StateStats,
     #[serde(skip)]
     in_flight: InFlightSnapshot,
     #[serde(skip)]
@@ -164,7 +164,7 @@ struct Garbage {
 }
 
 impl WorkerSample {
-    pub(crate) fn new(worker: u32, news: &News, at: Duration) -> Self {
+    pub(crate) fn new(worker: u32, news: &StatusReport, at: Duration) -> Self {
         let Resources { resident_bytes, threads, open_files, cpu, garbage, segments_used, segments } = news.resources;
         Self { worker, at, resident_bytes, threads, open_files, cpu, garbage, segments_used, segments }
     }
@@ -172,7 +172,7 @@ impl WorkerSample {
 
 /// What the functions of a task counted, as of its last two reports.
 #[derive(Debug, Default)]
-pub(crate) struct Counted {
+pub(crate) struct FunctionCounts {
     pub(crate) latest: Vec<UserMetricSnapshot>,
     pub(crate) previous: Vec<UserMetricSnapshot>,
 }
@@ -193,7 +193,7 @@ impl TaskPlace {
         &self,
         (has_ended, state_bytes): (bool, Option<u64>),
         (previous, latest): (&Sample, &Sample),
-        counted: &Counted,
+        counted: &FunctionCounts,
     ) -> TaskSample {
         let time = latest.metrics.time.since(&previous.metrics.time);
         let seconds = time.total().as_secs_f64();

@@ -168,7 +168,7 @@ settings! {
         "checkpoints in a row that may fail before the job does";
     "retained_checkpoints" retained_checkpoints: u32 = 1, number(1, MAX_BUFFERS),
         "how many checkpoints are kept";
-    "allow_unrepeatable" allow_unrepeatable: bool = false, SettingKind::Flag,
+    "allow_non_replayable" allow_non_replayable: bool = false, SettingKind::Flag,
         "accept sources that cannot be repeated: what they bring counts at most once, and after a failure some is missing";
     /// The same command again goes on from the checkpoints that came after.
     "restore_from" restore_from: Option<String> = None, SettingKind::Text,
@@ -176,7 +176,7 @@ settings! {
     /// An older one, if the last is damaged or has come to something unwanted.
     "restore_checkpoint" restore_checkpoint: Option<u32> = None, number(1, u32::MAX),
         "with `restore_from`: number of the checkpoint to begin from, as `flownet checkpoints` lists them; `none`: the last";
-    "allow_dropped_state" allow_dropped_state: bool = false, SettingKind::Flag,
+    "allow_non_restored_state" allow_non_restored_state: bool = false, SettingKind::Flag,
         "go on from a checkpoint although it has state of operators that the dataflow has no more: that state is dropped";
     /// State on disk goes on from a checkpoint of state in memory, and the other way.
     "state_backend" state_backend: StatePlace = StatePlace::Auto, SettingKind::Choice { choices: &StatePlace::NAMES },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flownet_runtime::StatePart;
-use flownet_runtime::snapshot::{FetchError, Piece, Pieces, RestoredPart, Written};
+use flownet_runtime::snapshot::{FetchError, Piece, RestoredPart, StatePieces, WrittenState};
 use flownet_store::{CheckpointStore, PartRef, SnapshotName, StoreError, TaskSnapshot};
 use tokio::runtime::Handle;
 
@@ -20,7 +20,7 @@ impl Checkpoints {
     pub(crate) async fn write(
         &self,
         name: SnapshotName,
-        Written { parts, pieces }: Written,
+        WrittenState { parts, pieces }: WrittenState,
     ) -> Result<TaskSnapshot, String> {
         let mut writer = self.store.begin_snapshot(name);
         for pieces in pieces {
@@ -32,7 +32,7 @@ impl Checkpoints {
     }
 
     /// It is read from disk, which the control thread does not wait for.
-    async fn next_piece(&self, pieces: &Pieces) -> Result<Option<StatePart>, String> {
+    async fn next_piece(&self, pieces: &StatePieces) -> Result<Option<StatePart>, String> {
         let pieces = pieces.clone();
         let taken = self.control.spawn_blocking(move || pieces.take()).await;
         taken.map_err(|error| error.to_string())?.map_err(|error| error.to_string())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flownet_runtime::ledger::TimeShares;
+use flownet_runtime::time_accounting::TimeShares;
 use serde::Serialize;
 
 /// Parts of the shares of a task, each a share of its whole time, 0 to 1.

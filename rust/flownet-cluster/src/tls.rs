@@ -62,14 +62,14 @@ impl Tls {
         }
     }
 
-    /// Whether workers whose crew was opened with `crew`, and `has_tls`, do for
+    /// Whether workers whose worker pool was opened with `worker pool`, and `has_tls`, do for
     /// a job with this.
-    pub(crate) fn is_met_by(&self, crew: &Self, has_tls: bool) -> bool {
+    pub(crate) fn is_met_by(&self, pool: &Self, has_tls: bool) -> bool {
         match self {
             Self::Auto => true,
             Self::Off => !has_tls,
             Self::On => has_tls,
-            Self::Folder(_) => self == crew,
+            Self::Folder(_) => self == pool,
         }
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crew_is_held_to_what_the_job_asks_for() {
+    fn a_pool_is_held_to_what_the_job_asks_for() {
         let (folder, other) = (Tls::from_text("/a"), Tls::from_text("/b"));
         assert!(Tls::Auto.is_met_by(&Tls::Off, false) && Tls::Auto.is_met_by(&Tls::On, true));
         assert!(Tls::On.is_met_by(&Tls::Auto, true) && !Tls::On.is_met_by(&Tls::Auto, false));

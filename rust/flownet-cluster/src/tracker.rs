@@ -7,7 +7,7 @@ use std::{
 };
 
 use flownet_runtime::{
-    MetricsSnapshot, latency::Latency, operator_counts::OperatorCounts, spec::TaskSpec, tally::Tally,
+    MetricsSnapshot, latency::Latency, operator_counts::OperatorCounts, spec::TaskSpec, state_stats::StateStats,
     user_metrics::UserMetricSnapshot,
 };
 
@@ -22,7 +22,7 @@ use crate::{
         CheckpointSummary, CheckpointUnderWay, History, JobReport, JobStatus, RestartSummary, UnansweredTask,
         VertexReport,
     },
-    sample::{Counted, JobSample, TaskPlace, TaskSample, WorkerSample},
+    sample::{FunctionCounts, JobSample, TaskPlace, TaskSample, WorkerSample},
     settings::JobSettings,
     stall::{Stall, StallHistory},
     time_parts::TimeParts,
@@ -314,7 +314,7 @@ impl Tracker {
         Bottleneck::find(vertices, &edges)
     }
 
-    fn vertices(&self, spent: fn(&TaskSamples) -> Spent) -> Vec<VertexReport> {
+    fn vertices(&self, spent: fn(&TaskSamples) -> TaskRates) -> Vec<VertexReport> {
         let vertices = self.vertices.iter().enumerate();
         vertices
             .map(|(position, (name, parallelism))| {
@@ -357,7 +357,7 @@ struct TaskSamples {
     previous: Sample,
     /// What its operators count.
     operators: Arc<[OperatorCounts]>,
-    counted: Counted,
+    counted: FunctionCounts,
     latency: LatencySamples,
     /// The split of the record that was furthest behind.
     latest_split: Option<String>,
@@ -375,7 +375,7 @@ pub(crate) struct Sample {
 }
 
 /// What happened over some time: rates and shares of a task.
-struct Spent {
+struct TaskRates {
     in_flight: Duration,
     /// Whether the task's clock ran at all.
     has_run: bool,
@@ -406,7 +406,7 @@ impl TaskSamples {
             latest: Sample::default(),
             previous: Sample::default(),
             operators: Arc::default(),
-            counted: Counted::default(),
+            counted: FunctionCounts::default(),
             latency: LatencySamples::default(),
             latest_split: None,
             state_bytes: None,
@@ -418,7 +418,8 @@ impl TaskSamples {
         for sample in [&mut self.base, &mut self.next_base, &mut self.latest, &mut self.previous] {
             *sample = Sample::default();
         }
-        (self.operators, self.counted, self.latency) = (Arc::default(), Counted::default(), LatencySamples::default());
+        (self.operators, self.counted, self.latency) =
+            (Arc::default(), FunctionCounts::default(), LatencySamples::default());
         self.latest_split = None;
     }
 
@@ -452,22 +453,22 @@ impl TaskSamples {
         self.place.sample((self.ended, self.state_bytes), (&self.previous, &self.latest), &self.counted)
     }
 
-    fn lately(&self) -> Spent {
+    fn lately(&self) -> TaskRates {
         let spent = self.spent_since(&self.base, self.latest.metrics.in_flight.time);
-        Spent { latencies: self.latency.lately(), ..spent }
+        TaskRates { latencies: self.latency.lately(), ..spent }
     }
 
-    fn altogether(&self) -> Spent {
+    fn altogether(&self) -> TaskRates {
         let spent = self.spent_since(&Sample::default(), self.latest.metrics.in_flight.longest);
-        Spent { latencies: self.latency.altogether().to_vec(), ..spent }
+        TaskRates { latencies: self.latency.altogether().to_vec(), ..spent }
     }
 
-    fn spent_since(&self, earlier: &Sample, in_flight: Duration) -> Spent {
-        Spent::between(&self.place.operators, earlier, &self.latest, in_flight)
+    fn spent_since(&self, earlier: &Sample, in_flight: Duration) -> TaskRates {
+        TaskRates::between(&self.place.operators, earlier, &self.latest, in_flight)
     }
 }
 
-impl Spent {
+impl TaskRates {
     /// By the task's own clock, which does not run before it starts or after it ends.
     fn between(operators: &[Arc<str>], earlier: &Sample, later: &Sample, in_flight: Duration) -> Self {
         let (counted, counted_before) = (&later.operators, &earlier.operators);
@@ -497,13 +498,13 @@ fn vertex_report(
     parallelism: u32,
     tasks: &[&TaskSamples],
     segment_bytes: u64,
-    spent: fn(&TaskSamples) -> Spent,
+    spent: fn(&TaskSamples) -> TaskRates,
 ) -> VertexReport {
-    let mut spent: Vec<Spent> = tasks.iter().map(|task| spent(task)).collect();
+    let mut spent: Vec<TaskRates> = tasks.iter().map(|task| spent(task)).collect();
     let operators = OperatorReport::sums(spent.iter_mut().map(|task| std::mem::take(&mut task.operators)));
     // A subtask that has ended spends no time: counted in, it would keep the shares from adding up to the whole.
     let running = spent.iter().filter(|task| task.has_run).count().max(1);
-    let mean = |part: fn(&Spent) -> f64| spent.iter().map(part).sum::<f64>() / running as f64;
+    let mean = |part: fn(&TaskRates) -> f64| spent.iter().map(part).sum::<f64>() / running as f64;
     let busiest = spent.iter().map(|task| task.busy).fold(0.0, f64::max);
     let sum = |part: fn(&MetricsSnapshot) -> u64| tasks.iter().map(|task| part(&task.latest.metrics)).sum();
     let latest = tasks.iter().max_by_key(|task| task.latest.metrics.event_time.out_of_order_ms);
@@ -550,8 +551,8 @@ fn vertex_report(
     }
 }
 
-fn tallied(tasks: &[&TaskSamples]) -> Tally {
-    let mut tally = Tally::default();
+fn tallied(tasks: &[&TaskSamples]) -> StateStats {
+    let mut tally = StateStats::default();
     tasks.iter().for_each(|task| tally.add(&task.latest.metrics.tally));
     tally
 }
@@ -594,16 +595,16 @@ const WINDOW: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use flownet_runtime::InFlightSnapshot;
-    use flownet_runtime::ledger::TimeShares;
+    use flownet_runtime::time_accounting::TimeShares;
 
     use super::*;
-    use crate::{plan::tests::Flow, stall::StallCause};
+    use crate::{plan::tests::DataflowBuilder, stall::StallCause};
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn tracker() -> Tracker {
         let settings = JobSettings::default();
-        let plan = Plan::new(&Flow::word_count().0, &settings).expect("a sound dataflow");
+        let plan = Plan::new(&DataflowBuilder::word_count().0, &settings).expect("a sound dataflow");
         Tracker::new(&settings, &plan)
     }
 

@@ -76,7 +76,7 @@ fn add(sum: &mut UserValue, more: &UserValue) -> bool {
 /// Which parts of a value are shown, and what they are called then.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Shown<'a> {
+enum MetricParts<'a> {
     Counter {
         value: u64,
     },
@@ -98,11 +98,11 @@ enum Shown<'a> {
 
 fn shown<S: Serializer>(value: &UserValue, serializer: S) -> Result<S::Ok, S::Error> {
     let shown = match value {
-        UserValue::Counter(value) => Shown::Counter { value: *value },
-        UserValue::Meter(value) => Shown::Meter { value: *value },
-        UserValue::Gauge(value) => Shown::Gauge { value: Some(*value).filter(|value| !value.is_nan()) },
+        UserValue::Counter(value) => MetricParts::Counter { value: *value },
+        UserValue::Meter(value) => MetricParts::Meter { value: *value },
+        UserValue::Gauge(value) => MetricParts::Gauge { value: Some(*value).filter(|value| !value.is_nan()) },
         UserValue::Histogram(DistributionSnapshot { count, sum, max, bounds, buckets }) => {
-            Shown::Histogram { count: *count, sum: *sum, max: *max, bounds, buckets }
+            MetricParts::Histogram { count: *count, sum: *sum, max: *max, bounds, buckets }
         }
     };
     shown.serialize(serializer)

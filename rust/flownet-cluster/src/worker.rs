@@ -14,7 +14,7 @@ use crate::{
     agent::Agent,
     launcher::{Greeting, Orders},
     port::{self, DialError},
-    rpc::{self, Attempt, Deployment, Inspection, Introduction, News, Order, Worker, WorkerFault},
+    rpc::{self, Attempt, Deployment, Inspection, Introduction, Order, StatusReport, Worker, WorkerFault},
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 use flownet_net::{Credentials, CredentialsError};
@@ -45,8 +45,8 @@ pub enum WorkerError {
     /// itself.
     #[error("cannot register with the coordinator: {0}")]
     Register(#[from] DialError),
-    /// The crew was reached, and left before it knew who this is.
-    #[error("cannot join the crew: {0}")]
+    /// The worker pool was reached, and left before it knew who this is.
+    #[error("cannot join the worker pool: {0}")]
     Enlist(#[source] io::Error),
     /// The system gave no thread or no timer.
     #[error("cannot start a runtime: {0}")]
@@ -205,7 +205,7 @@ impl Worker for Server {
         self.heard().start(attempt, &peers).await
     }
 
-    async fn poll(self, _: Context, wait: Duration, log_room: u64) -> News {
+    async fn poll(self, _: Context, wait: Duration, log_room: u64) -> StatusReport {
         self.heard().poll(wait, log_room).await
     }
 
@@ -241,7 +241,7 @@ impl Worker for Server {
         self.heard().flame(task, order).await
     }
 
-    async fn stop(self, _: Context, region: u32) -> News {
+    async fn stop(self, _: Context, region: u32) -> StatusReport {
         self.heard().stop(region).await
     }
 }

@@ -145,7 +145,7 @@ impl Debloater {
         let since = self.since.replace(now);
         let buffers = buffers as u64;
         let shares = buffers.max(u64::from(self.bounds.least_buffers)).max(1);
-        if let Some(done) = since.and_then(|since| Done::between(&since, &now)) {
+        if let Some(done) = since.and_then(|since| WorkSample::between(&since, &now)) {
             let bounded = done.bytes_in(self.bounds.max_time) / shares;
             self.step(bounded.max(done.bytes_in(LEAST_WORK)));
             self.in_flight = Some(done.time_for(buffers.min(done.buffers.saturating_mul(MOST_FORESEEN))));
@@ -193,13 +193,13 @@ impl Debloater {
 }
 
 /// What a task did in a time.
-struct Done {
+struct WorkSample {
     bytes: u64,
     buffers: u64,
     worked_ns: u64,
 }
 
-impl Done {
+impl WorkSample {
     /// `None` if that says nothing (D3).
     fn between(since: &Progress, now: &Progress) -> Option<Self> {
         let done = Self {

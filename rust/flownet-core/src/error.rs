@@ -60,7 +60,7 @@ pub enum ExchangeError {
         "{peer} broke the protocol on input channel {channel} (subpartition {subpartition} of partition {partition}): \
          {violation}"
     )]
-    PeerBreach {
+    ProtocolViolation {
         /// Address or name of the peer.
         peer: Arc<str>,
         /// The partition it sends.

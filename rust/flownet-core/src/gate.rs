@@ -10,7 +10,7 @@
 //! - I2: a channel gives nothing behind its end of partition.
 //! - I3: the task's waker is called once, by the first change after the task found nothing.
 //! - I4: a remote channel queues at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events, as its producer is told how
-//!   many were read; data is bounded by credit, or by [`IntakeBounds`] where a channel has none.
+//!   many were read; data is bounded by credit, or by [`ReceiveQueueLimits`] where a channel has none.
 //!
 //! # Lock
 //! One, held for a few statements by the driver and by the task; taken once a batch by the task. Local producers are
@@ -18,8 +18,8 @@
 //! no lock of ours.
 
 mod inspection;
-mod intake;
 mod queue;
+mod receive_queue;
 mod source;
 mod state;
 
@@ -29,8 +29,8 @@ use std::task::{Poll, Waker};
 use flownet_memory::BufferPool;
 
 pub use self::inspection::ChannelInspection;
-pub use self::intake::{HIGH_WATERMARK, IntakeBounds, IntakeCounters, LOW_WATERMARK};
 use self::queue::ChannelQueue;
+pub use self::receive_queue::{HIGH_WATERMARK, IntakeCounters, LOW_WATERMARK, ReceiveQueueLimits};
 use self::source::{LocalWaker, Source};
 use self::state::{State, Step};
 

@@ -19,6 +19,7 @@
 
 pub mod align;
 pub mod channel;
+pub mod combining_lock;
 pub mod credit;
 pub mod debloat;
 pub mod error;
@@ -29,7 +30,6 @@ pub mod gate;
 pub mod ids;
 pub mod keygroup;
 mod lock;
-pub mod noted;
 pub mod partition;
 pub mod record;
 pub mod selector;
@@ -47,11 +47,11 @@ pub use error::{ExchangeError, PeerViolation, ProtocolError, RecordError, Select
 pub use event::{Barrier, BarrierKind, CustomEvent, Event, EventError, Round};
 pub use gate::InputGate;
 pub use ids::{ChannelId, ChannelIndex, CheckpointId, KeyGroup, PartitionId, SubpartitionIndex};
-pub use partition::{Outgoing, PartitionHandle, ResultPartition, SubpartitionCell};
+pub use partition::{PartitionHandle, ResultPartition, SubpartitionCell, SubpartitionStats};
 pub use record::{Emit, FlushPolicy, RecordReader, RecordWriter};
 pub use selector::{Selection, Selector, Target};
 pub use sizing::PoolSizing;
-pub use subpartition::{Element, NextElement, Polled};
+pub use subpartition::{Element, NextElement, PolledElement};
 
 #[cfg(feature = "planted-bugs")]
 pub use flownet_memory::{Bug, plant};

@@ -37,7 +37,7 @@ pub enum Element {
 
 /// What a priority event has overtaken in a subpartition.
 #[derive(Clone, Debug, Default)]
-pub struct Overtaken {
+pub struct OvertakenData {
     /// The last watermark that the reader was given before: timestamps may refer to it.
     pub watermark_ms: Option<i64>,
     /// All that is queued behind the event, in order.
@@ -57,7 +57,7 @@ pub struct QueuedData {
 
 /// One element on its way out of a subpartition.
 #[derive(Clone, Debug)]
-pub struct Polled {
+pub struct PolledElement {
     /// The element.
     pub element: Element,
     /// Data buffers that wait behind it.
@@ -101,7 +101,7 @@ pub enum Notify {
 /// See the [module docs](self).
 #[derive(Debug)]
 pub struct Subpartition {
-    queue: VecDeque<Queued>,
+    queue: VecDeque<QueuedElement>,
     /// Data buffers in the queue, the open one included.
     buffers: Backlog,
     /// Events in the queue, but for markers.
@@ -129,12 +129,12 @@ pub struct Subpartition {
 }
 
 #[derive(Debug)]
-enum Queued {
+enum QueuedElement {
     Data(BufferConsumer),
     Event(Event),
 }
 
-impl Queued {
+impl QueuedElement {
     /// The same once more, sharing its bytes; none if it has none to read.
     fn copy(&self) -> Option<Element> {
         match self {
@@ -209,7 +209,7 @@ impl Subpartition {
             return Err(buffer);
         }
         self.close_tail();
-        self.queue.push_back(Queued::Data(buffer));
+        self.queue.push_back(QueuedElement::Data(buffer));
         self.buffers.grow();
         self.tail = Tail::Hidden;
         self.assert_invariants();
@@ -230,7 +230,7 @@ impl Subpartition {
         let is_end = matches!(event, Event::EndOfData { .. } | Event::EndOfPartition);
         if self.events >= EVENT_WINDOW && !is_end {
             return match (self.queue.back_mut(), event) {
-                (Some(Queued::Event(last @ Event::Watermark { .. })), event @ Event::Watermark { .. }) => {
+                (Some(QueuedElement::Event(last @ Event::Watermark { .. })), event @ Event::Watermark { .. }) => {
                     *last = event;
                     Ok(Notify::Nobody)
                 }
@@ -239,12 +239,12 @@ impl Subpartition {
         }
         self.events += 1;
         if event.is_priority() {
-            self.queue.insert(self.priority, Queued::Event(event));
+            self.queue.insert(self.priority, QueuedElement::Event(event));
             self.priority += 1;
         } else {
             self.close_tail();
             self.is_ended = matches!(event, Event::EndOfPartition);
-            self.queue.push_back(Queued::Event(event));
+            self.queue.push_back(QueuedElement::Event(event));
         }
         self.assert_invariants();
         Ok(self.notify())
@@ -257,7 +257,7 @@ impl Subpartition {
         }
         self.markers += 1;
         self.close_tail();
-        self.queue.push_back(Queued::Event(marker));
+        self.queue.push_back(QueuedElement::Event(marker));
         self.assert_invariants();
         self.notify()
     }
@@ -269,11 +269,11 @@ impl Subpartition {
 
     /// Queues a priority event as [`Self::add_event`] does, and says what it overtakes: copies, which share the bytes. The
     /// open builder must be finished. The reader is woken whatever it waits for, as it may be busy with what is overtaken.
-    pub fn overtake(&mut self, event: Event) -> Result<(Overtaken, Notify), RefusedEvent> {
+    pub fn overtake(&mut self, event: Event) -> Result<(OvertakenData, Notify), RefusedEvent> {
         debug_assert!(event.is_priority(), "only priority events overtake");
         self.close_tail();
-        let behind = self.queue.iter().skip(self.priority).filter_map(Queued::copy);
-        let overtaken = Overtaken { watermark_ms: self.watermark_ms, elements: behind.collect() };
+        let behind = self.queue.iter().skip(self.priority).filter_map(QueuedElement::copy);
+        let overtaken = OvertakenData { watermark_ms: self.watermark_ms, elements: behind.collect() };
         let notify = self.add_event(event)?;
         let notify = if notify == Notify::Reader { notify } else { self.notify_of_priority() };
         Ok((overtaken, notify))
@@ -281,14 +281,14 @@ impl Subpartition {
 
     /// Puts the barrier of this checkpoint, if it is queued in line until it takes too long, ahead of what is queued, and
     /// says what it overtakes as [`Self::overtake`] does. None if no such barrier is queued.
-    pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Option<(Overtaken, Notify)> {
-        let is_late = |queued: &Queued| matches!(queued, Queued::Event(event) if event.is_late_barrier(checkpoint_id));
+    pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Option<(OvertakenData, Notify)> {
+        let is_late = |queued: &QueuedElement| matches!(queued, QueuedElement::Event(event) if event.is_late_barrier(checkpoint_id));
         let place = self.queue.iter().position(is_late)?;
-        let Some(Queued::Event(Event::Barrier(barrier))) = self.queue.remove(place) else { return None };
-        let behind = self.queue.range(self.priority..place).filter_map(Queued::copy);
-        let overtaken = Overtaken { watermark_ms: self.watermark_ms, elements: behind.collect() };
+        let Some(QueuedElement::Event(Event::Barrier(barrier))) = self.queue.remove(place) else { return None };
+        let behind = self.queue.range(self.priority..place).filter_map(QueuedElement::copy);
+        let overtaken = OvertakenData { watermark_ms: self.watermark_ms, elements: behind.collect() };
         let ahead = Event::Barrier(Barrier { kind: BarrierKind::Unaligned, ..barrier });
-        self.queue.insert(self.priority, Queued::Event(ahead));
+        self.queue.insert(self.priority, QueuedElement::Event(ahead));
         self.priority += 1;
         self.assert_invariants();
         Some((overtaken, self.notify_of_priority()))
@@ -318,7 +318,7 @@ impl Subpartition {
     }
 
     /// The next element, if the reader may see one. The caller pays the credit.
-    pub fn poll(&mut self) -> Option<Polled> {
+    pub fn poll(&mut self) -> Option<PolledElement> {
         loop {
             let element = match self.next() {
                 NextElement::None => break,
@@ -330,7 +330,7 @@ impl Subpartition {
             let sequence = self.sequence;
             self.sequence = sequence.wrapping_add(1);
             self.assert_invariants();
-            return Some(Polled { element, backlog: self.backlog(), sequence, next: self.next() });
+            return Some(PolledElement { element, backlog: self.backlog(), sequence, next: self.next() });
         }
         self.fall_asleep(Reader::AwaitsAny);
         None
@@ -372,7 +372,7 @@ impl Subpartition {
         (self.events, self.markers) = (0, 0);
         self.buffers = Backlog::ZERO;
         for queued in self.queue.drain(..) {
-            if let Queued::Data(buffer) = queued {
+            if let QueuedElement::Data(buffer) = queued {
                 self.bytes_gone += buffer.unread_bytes() as u64;
                 self.discarded.push(buffer);
             }
@@ -411,9 +411,9 @@ impl Subpartition {
         match self.queue.front() {
             _ if self.is_blocked => NextElement::None,
             None => NextElement::None,
-            Some(Queued::Event(_)) => NextElement::Event,
-            Some(Queued::Data(_)) if self.queue.len() == 1 && self.is_tail_hidden() => NextElement::None,
-            Some(Queued::Data(_)) => NextElement::Data,
+            Some(QueuedElement::Event(_)) => NextElement::Event,
+            Some(QueuedElement::Data(_)) if self.queue.len() == 1 && self.is_tail_hidden() => NextElement::None,
+            Some(QueuedElement::Data(_)) => NextElement::Data,
         }
     }
 
@@ -459,7 +459,7 @@ impl Subpartition {
     pub fn queued(&self) -> QueuedData {
         let mut queued = QueuedData::default();
         for element in &self.queue {
-            if let Queued::Data(buffer) = element {
+            if let QueuedElement::Data(buffer) = element {
                 queued.buffers += 1;
                 queued.bytes += buffer.unread_bytes() as u64;
             }
@@ -481,7 +481,7 @@ impl Subpartition {
     }
 
     fn tail_has_data(&self) -> bool {
-        matches!(self.queue.back(), Some(Queued::Data(tail)) if tail.has_data())
+        matches!(self.queue.back(), Some(QueuedElement::Data(tail)) if tail.has_data())
     }
 
     fn is_tail_hidden(&self) -> bool {
@@ -496,9 +496,9 @@ impl Subpartition {
         if std::mem::replace(&mut self.tail, Tail::Closed) == Tail::Closed {
             return;
         }
-        if let Some(Queued::Data(tail)) = self.queue.back_mut()
+        if let Some(QueuedElement::Data(tail)) = self.queue.back_mut()
             && tail.is_drained()
-            && let Some(Queued::Data(empty)) = self.queue.pop_back()
+            && let Some(QueuedElement::Data(empty)) = self.queue.pop_back()
         {
             self.buffers.shrink();
             self.discarded.push(empty);
@@ -506,7 +506,7 @@ impl Subpartition {
     }
 
     fn pop_event(&mut self) -> Option<Event> {
-        let Some(Queued::Event(event)) = self.queue.pop_front() else { return None };
+        let Some(QueuedElement::Event(event)) = self.queue.pop_front() else { return None };
         match event.is_marker() {
             true => self.markers -= 1,
             false => self.events -= 1,
@@ -525,7 +525,7 @@ impl Subpartition {
         if is_open_tail && self.tail == Tail::Flushed {
             self.tail = Tail::Hidden;
         }
-        let Some(Queued::Data(consumer)) = self.queue.front_mut() else { return None };
+        let Some(QueuedElement::Data(consumer)) = self.queue.front_mut() else { return None };
         let buffer = consumer.poll();
         self.bytes_gone += buffer.as_ref().map_or(0, |buffer| buffer.len() as u64);
         // A closed buffer is finished, so its first poll is also its last. An open one may have been finished since.
@@ -534,7 +534,7 @@ impl Subpartition {
                 self.tail = Tail::Closed;
             }
             self.buffers.shrink();
-            if let Some(Queued::Data(read)) = self.queue.pop_front()
+            if let Some(QueuedElement::Data(read)) = self.queue.pop_front()
                 && buffer.is_none()
             {
                 self.discarded.push(read);
@@ -580,19 +580,19 @@ impl Subpartition {
         if !cfg!(debug_assertions) {
             return;
         }
-        let data = self.queue.iter().filter(|queued| matches!(queued, Queued::Data(_))).count();
+        let data = self.queue.iter().filter(|queued| matches!(queued, QueuedElement::Data(_))).count();
         assert_eq!(data, self.buffers.get() as usize, "the backlog counts every queued data buffer");
         assert_eq!(self.queue.len() - data, (self.events + self.markers) as usize, "every queued event is counted");
         assert!(self.events <= EVENT_WINDOW + 2 && self.markers <= MOST_MARKERS, "I7: queued events are bounded");
         assert!(
-            self.tail == Tail::Closed || matches!(self.queue.back(), Some(Queued::Data(_))),
+            self.tail == Tail::Closed || matches!(self.queue.back(), Some(QueuedElement::Data(_))),
             "I1: what is open is the last element"
         );
         assert!(self.tail != Tail::Flushed || self.tail_has_data(), "I3: what is flushed has unread bytes");
         assert!(
             self.queue.iter().take(self.priority).all(|queued| match queued {
-                Queued::Event(event) => event.is_priority(),
-                Queued::Data(_) => false,
+                QueuedElement::Event(event) => event.is_priority(),
+                QueuedElement::Data(_) => false,
             }),
             "I4: priority events come first"
         );

@@ -38,7 +38,7 @@ pub(crate) struct Lease {
 
 /// How much of a lease can be read, as seen at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Committed(usize);
+pub(crate) struct CommittedLength(usize);
 
 impl Buffer {
     /// The first `len` bytes of `segment`, which goes home with the last buffer.
@@ -67,7 +67,7 @@ impl Buffer {
     }
 
     /// What can be read of `lease` now, and the part of it from `start` on, if any.
-    pub(crate) fn committed_from(lease: &LeaseArc<Lease>, start: usize) -> (Committed, Option<Self>) {
+    pub(crate) fn committed_from(lease: &LeaseArc<Lease>, start: usize) -> (CommittedLength, Option<Self>) {
         let committed = lease.committed();
         let len = committed.len().saturating_sub(start);
         let buffer = (len > 0).then(|| Self { start, len, lease: LeaseArc::clone(lease) });
@@ -133,14 +133,14 @@ impl Lease {
 
     /// What its builder has committed, asked by the builder itself: nobody else changes it.
     #[inline]
-    pub(crate) fn committed_by_us(&self) -> Committed {
-        Committed(self.committed.load(Ordering::Relaxed))
+    pub(crate) fn committed_by_us(&self) -> CommittedLength {
+        CommittedLength(self.committed.load(Ordering::Relaxed))
     }
 
     /// What can be read now (S4).
     #[inline]
-    pub(crate) fn committed(&self) -> Committed {
-        Committed(self.committed.load(Ordering::Acquire))
+    pub(crate) fn committed(&self) -> CommittedLength {
+        CommittedLength(self.committed.load(Ordering::Acquire))
     }
 
     #[inline]
@@ -170,7 +170,7 @@ impl Drop for Lease {
     }
 }
 
-impl Committed {
+impl CommittedLength {
     /// How much, or far more than a lease can have if it is finished.
     #[inline]
     pub(crate) fn position(self) -> usize {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::Buffer;
-use crate::buffer::{Committed, Lease};
+use crate::buffer::{CommittedLength, Lease};
 use crate::sync::LeaseArc;
 
 /// Reads what a [`BufferBuilder`](crate::BufferBuilder) commits, each byte once.
@@ -11,7 +11,7 @@ pub struct BufferConsumer {
     lease: LeaseArc<Lease>,
     read: usize,
     /// As of the last poll or refresh.
-    seen: Committed,
+    seen: CommittedLength,
 }
 
 impl BufferConsumer {

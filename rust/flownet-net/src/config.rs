@@ -6,7 +6,7 @@ use std::time::Duration;
 use flownet_core::PoolSizing;
 use flownet_core::channel::CREDIT_BATCH;
 use flownet_core::debloat::InFlightBounds;
-use flownet_core::gate::IntakeBounds;
+use flownet_core::gate::ReceiveQueueLimits;
 
 use crate::driver::Limits;
 use crate::error::NetError;
@@ -127,10 +127,10 @@ impl NetworkConfig {
     }
 
     /// The bounds of a gate with `remote_channels` and segments of this size.
-    pub fn intake_bounds(&self, remote_channels: u32, segment_bytes: usize) -> IntakeBounds {
+    pub fn intake_bounds(&self, remote_channels: u32, segment_bytes: usize) -> ReceiveQueueLimits {
         let buffers = self.sizing().gate(remote_channels).max.unwrap_or(usize::MAX);
         let ReceiveBounds { queue_bytes, limit_bytes } = self.receive_bounds;
-        IntakeBounds { queue_bytes: queue_bytes.unwrap_or(buffers.saturating_mul(segment_bytes)), limit_bytes }
+        ReceiveQueueLimits { queue_bytes: queue_bytes.unwrap_or(buffers.saturating_mul(segment_bytes)), limit_bytes }
     }
 }
 

@@ -19,9 +19,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::driver::consumer;
-use crate::environment::Shared;
+use crate::environment::EnvironmentShared;
 use crate::error::HandshakeError;
-use crate::inlets::Connected;
+use crate::inlets::ConnectedInlets;
 use crate::redial::redial;
 use crate::socket;
 use crate::stream::Stream;
@@ -33,7 +33,7 @@ pub(crate) struct OpenRequest {
     pub(crate) subpartition: SubpartitionIndex,
     pub(crate) channel: Arc<RemoteChannel>,
     /// Where the task waits that reads the channel.
-    pub(crate) inlets: Weak<Connected>,
+    pub(crate) inlets: Weak<ConnectedInlets>,
 }
 
 /// The table.
@@ -47,7 +47,7 @@ type Line = (SocketAddr, ChannelControl);
 
 impl Dialer {
     /// Hands the request to the connection to `peer`, which is dialed first if there is none.
-    pub(crate) fn open(&self, shared: &Arc<Shared>, peer: SocketAddr, request: OpenRequest) {
+    pub(crate) fn open(&self, shared: &Arc<EnvironmentShared>, peer: SocketAddr, request: OpenRequest) {
         let dialed = {
             let mut entries = self.lock();
             let line = (peer, request.channel.control());
@@ -78,13 +78,16 @@ impl Dialer {
 pub(crate) struct Requests {
     line: Line,
     receiver: mpsc::UnboundedReceiver<OpenRequest>,
-    shared: Arc<Shared>,
+    shared: Arc<EnvironmentShared>,
 }
 
 impl Requests {
     /// Requests for a connection that is not in the table, and where to send them.
     #[cfg(test)]
-    pub(crate) fn unlisted(shared: Arc<Shared>, peer: SocketAddr) -> (mpsc::UnboundedSender<OpenRequest>, Self) {
+    pub(crate) fn unlisted(
+        shared: Arc<EnvironmentShared>,
+        peer: SocketAddr,
+    ) -> (mpsc::UnboundedSender<OpenRequest>, Self) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (sender, Self { line: (peer, ChannelControl::Credit), receiver, shared })
     }
@@ -135,14 +138,14 @@ async fn dial(mut requests: Requests) {
     }
 }
 
-async fn connect(shared: &Shared, peer: SocketAddr) -> Result<Stream, String> {
+async fn connect(shared: &EnvironmentShared, peer: SocketAddr) -> Result<Stream, String> {
     // Never closed, so there is always a permit to come.
     let _permit = shared.dials.acquire().await;
     let is_hang_up = |error: &_| matches!(error, NoConnection::Handshake(error) if error.is_hang_up());
     redial(peer, is_hang_up, || connect_once(shared, peer)).await.map_err(|error| error.to_string())
 }
 
-async fn connect_once(shared: &Shared, peer: SocketAddr) -> Result<Stream, NoConnection> {
+async fn connect_once(shared: &EnvironmentShared, peer: SocketAddr) -> Result<Stream, NoConnection> {
     let config = &shared.config;
     let stream = timeout(config.connect_timeout, TcpStream::connect(peer))
         .await

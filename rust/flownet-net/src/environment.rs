@@ -48,7 +48,7 @@ impl NetworkEnvironment {
         let listener = TcpListener::bind(addr).await.map_err(bind_error)?;
         let local_addr = listener.local_addr().map_err(bind_error)?;
 
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EnvironmentShared {
             dials: Semaphore::new(config.max_concurrent_dials),
             config,
             credentials: credentials.into(),
@@ -160,14 +160,14 @@ impl NetworkEnvironment {
         shared.registry.clear();
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<EnvironmentShared> {
         &self.owner.0
     }
 }
 
 /// What the tasks of an environment have in common.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct EnvironmentShared {
     pub(crate) config: NetworkConfig,
     pub(crate) credentials: Credentials,
     pub(crate) pool: Arc<SegmentPool>,
@@ -185,7 +185,7 @@ pub(crate) struct Shared {
     runtime: Handle,
 }
 
-impl Shared {
+impl EnvironmentShared {
     /// What we take from peers: their segments must not be larger than ours.
     pub(crate) fn wire_limits(&self) -> WireLimits {
         WireLimits::for_segments(u32::try_from(self.pool.segment_bytes()).unwrap_or(u32::MAX))
@@ -222,7 +222,7 @@ impl Shared {
 
 /// Ends the environment with the last handle to it; the tasks hold [`Shared`] only.
 #[derive(Debug)]
-struct Owner(Arc<Shared>);
+struct Owner(Arc<EnvironmentShared>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
@@ -230,10 +230,10 @@ impl Drop for Owner {
     }
 }
 
-async fn beat(shared: Arc<Shared>) {
+async fn beat(shared: Arc<EnvironmentShared>) {
     shared.heartbeat.run(shared.config.heartbeat_interval).await;
 }
 
-async fn flush(shared: Arc<Shared>) {
+async fn flush(shared: Arc<EnvironmentShared>) {
     shared.flusher.run().await;
 }

@@ -21,14 +21,14 @@ use crate::alarm::Alarm;
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
     groups: Mutex<Groups>,
-    changed: Arc<Bell>,
+    changed: Arc<FlusherWaker>,
 }
 
 /// Rung where there is a new group, and by the writer of a partition that was idle.
 #[derive(Debug, Default)]
-struct Bell(Notify);
+struct FlusherWaker(Notify);
 
-impl Wake for Bell {
+impl Wake for FlusherWaker {
     fn wake(self: Arc<Self>) {
         self.0.notify_one();
     }
@@ -162,19 +162,19 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Wakes(AtomicU32);
+    struct WakeCount(AtomicU32);
 
-    impl Wake for Wakes {
+    impl Wake for WakeCount {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// A partition whose reader has looked and found nothing.
-    fn partition(segments: &Arc<SegmentPool>, id: u64) -> (ResultPartition, Arc<Wakes>) {
+    fn partition(segments: &Arc<SegmentPool>, id: u64) -> (ResultPartition, Arc<WakeCount>) {
         let pool = segments.create_buffer_pool(PoolSizing::default().partition(1)).unwrap();
         let partition = ResultPartition::new(PartitionId::new(id), pool, 1);
-        let wakes = Arc::new(Wakes::default());
+        let wakes = Arc::new(WakeCount::default());
         partition.subpartitions()[0].attach_reader(Arc::clone(&wakes).into()).unwrap();
         assert!(partition.subpartitions()[0].poll().is_none());
         (partition, wakes)
@@ -186,7 +186,7 @@ mod tests {
         partition.end_record(first);
     }
 
-    fn wakes(wakes: &Wakes) -> u32 {
+    fn wakes(wakes: &WakeCount) -> u32 {
         wakes.0.load(Ordering::Relaxed)
     }
 
@@ -298,7 +298,7 @@ mod tests {
         let flusher = Flusher::default();
         assert_eq!(flusher.next_due(), None);
         let (mut partition, _wakes) = partition(&segments, 1);
-        let (bell, rung) = (Arc::new(Wakes::default()), |bell: &Arc<Wakes>| wakes(bell));
+        let (bell, rung) = (Arc::new(WakeCount::default()), |bell: &Arc<WakeCount>| wakes(bell));
         let (waker, timeout, start) = (Waker::from(Arc::clone(&bell)), Duration::from_secs(10), Instant::now());
         flusher.register(partition.handle(), timeout);
         flusher.resume(start);

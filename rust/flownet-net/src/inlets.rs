@@ -29,7 +29,7 @@ use crate::parker::{Sleeper, ThreadParker, with_parker};
 #[derive(Debug)]
 pub struct Inlets {
     id: ReaderId,
-    connected: Arc<Connected>,
+    connected: Arc<ConnectedInlets>,
     /// Where the next look begins, so that no connection goes first for ever.
     next: AtomicUsize,
 }
@@ -37,7 +37,7 @@ pub struct Inlets {
 /// The list of them. By itself, because the end of an [`Inlets`] calls its connections: nobody may come to end it who
 /// only adds one, and perhaps holds that connection's lock.
 #[derive(Debug, Default)]
-pub(crate) struct Connected(Mutex<Vec<Weak<dyn Inlet>>>);
+pub(crate) struct ConnectedInlets(Mutex<Vec<Weak<dyn Inlet>>>);
 
 /// A connection that a thread can read.
 pub(crate) trait Inlet: Send + Sync {
@@ -45,7 +45,7 @@ pub(crate) trait Inlet: Send + Sync {
     fn flush(&self);
 
     /// Reads once, and writes what waits for room, unless another thread does.
-    fn attend(&self, reader: ReaderId) -> Attended;
+    fn attend(&self, reader: ReaderId) -> AttendOutcome;
 
     /// The thread goes to work.
     fn leave(&self, reader: ReaderId);
@@ -59,7 +59,7 @@ pub(crate) trait Inlet: Send + Sync {
 
 /// What [`Inlet::attend`] came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Attended {
+pub(crate) enum AttendOutcome {
     /// Something moved: there may be more.
     Moved,
     /// Nothing to be done before bytes come, or room where that is wanted: sleep on it.
@@ -106,7 +106,7 @@ impl Inlets {
     }
 
     /// Where connections are added that bring bytes for this thread.
-    pub(crate) fn connected(&self) -> Weak<Connected> {
+    pub(crate) fn connected(&self) -> Weak<ConnectedInlets> {
         Arc::downgrade(&self.connected)
     }
 
@@ -142,22 +142,22 @@ impl Inlets {
         for index in (first..).take(inlets.len()) {
             let inlet = &inlets[index % inlets.len()];
             match inlet.attend(self.id) {
-                Attended::Moved => {
+                AttendOutcome::Moved => {
                     self.next.store((index + 1) % inlets.len(), Ordering::Relaxed);
                     return true;
                 }
-                Attended::Nothing { wants_room } => {
+                AttendOutcome::Nothing { wants_room } => {
                     let flags = if wants_room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
                     watched.extend(inlet.descriptor().map(|descriptor| (descriptor, flags)));
                 }
-                Attended::Refused => {}
+                AttendOutcome::Refused => {}
             }
         }
         false
     }
 }
 
-impl Connected {
+impl ConnectedInlets {
     /// A connection brings bytes for this thread.
     pub(crate) fn add(&self, inlet: Weak<dyn Inlet>) {
         let mut connected = self.lock();
@@ -195,13 +195,13 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Resigned(AtomicUsize);
+    struct ResignCount(AtomicUsize);
 
-    impl Inlet for Resigned {
+    impl Inlet for ResignCount {
         fn flush(&self) {}
 
-        fn attend(&self, _reader: ReaderId) -> Attended {
-            Attended::Refused
+        fn attend(&self, _reader: ReaderId) -> AttendOutcome {
+            AttendOutcome::Refused
         }
 
         fn leave(&self, _reader: ReaderId) {}
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn who_adds_a_connection_while_the_inlets_end_does_not_end_them() {
-        let inlet = Arc::new(Resigned::default());
+        let inlet = Arc::new(ResignCount::default());
         let weak: Weak<dyn Inlet> = Arc::downgrade(&(Arc::clone(&inlet) as Arc<dyn Inlet>));
         let inlets = Inlets::new();
         let adding = inlets.connected().upgrade().unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::driver::producer;
-use crate::environment::Shared;
+use crate::environment::EnvironmentShared;
 use crate::error::HandshakeError;
 use crate::pending::{PendingHandshake, PendingHandshakes};
 use crate::socket;
@@ -16,7 +16,7 @@ use crate::socket;
 /// Accepts for ever; the environment ends it by dropping the future, which closes the port.
 ///
 /// Strangers cannot pile up, nor keep a peer out: see [`PendingHandshakes`].
-pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
+pub(crate) async fn serve(shared: Arc<EnvironmentShared>, listener: TcpListener) {
     let pending = PendingHandshakes::new(shared.config.max_pending_handshakes);
     loop {
         match listener.accept().await {
@@ -37,7 +37,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
-async fn welcome(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, place: PendingHandshake) {
+async fn welcome(shared: Arc<EnvironmentShared>, stream: TcpStream, peer: SocketAddr, place: PendingHandshake) {
     socket::prepare(&stream);
     let timeout = shared.config.handshake_timeout;
     let accept = |stream| shared.credentials.accept(stream, socket::HELLO, timeout);

@@ -30,12 +30,12 @@ pub struct PendingHandshakes {
 #[derive(Debug, Default)]
 struct State {
     /// In the order in which they came.
-    places: Vec<Place>,
+    places: Vec<PendingPlace>,
     entered: u64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct PendingPlace {
     number: u64,
     source: IpAddr,
     has_spoken: bool,
@@ -67,7 +67,7 @@ impl PendingHandshakes {
         let displaced = if state.places.len() >= self.max { state.take_next() } else { None };
         let number = state.entered;
         state.entered += 1;
-        state.places.push(Place { number, source, has_spoken: false, _hold: sender });
+        state.places.push(PendingPlace { number, source, has_spoken: false, _hold: sender });
         drop(state);
         // Its task is woken from under no lock.
         drop(displaced);
@@ -98,7 +98,7 @@ impl PendingHandshakes {
 }
 
 impl State {
-    fn take_next(&mut self) -> Option<Place> {
+    fn take_next(&mut self) -> Option<PendingPlace> {
         let all_have_spoken = self.places.iter().all(|place| place.has_spoken);
         let candidates = || self.places.iter().filter(|place| all_have_spoken || !place.has_spoken);
         let mut counts = HashMap::new();
@@ -108,7 +108,7 @@ impl State {
         self.remove(number)
     }
 
-    fn remove(&mut self, number: u64) -> Option<Place> {
+    fn remove(&mut self, number: u64) -> Option<PendingPlace> {
         let at = self.places.iter().position(|place| place.number == number)?;
         Some(self.places.remove(at))
     }

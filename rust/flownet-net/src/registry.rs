@@ -7,7 +7,7 @@ use std::task::Waker;
 use flownet_core::PartitionId;
 use flownet_core::partition::PartitionHandle;
 
-use crate::inlets::Connected;
+use crate::inlets::ConnectedInlets;
 
 /// Where producer connections look for what a consumer asks for.
 ///
@@ -20,13 +20,13 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct State {
-    partitions: HashMap<PartitionId, (PartitionHandle, Weak<Connected>)>,
+    partitions: HashMap<PartitionId, (PartitionHandle, Weak<ConnectedInlets>)>,
     waiting: Vec<Waker>,
     registrations: u64,
 }
 
 impl Registry {
-    pub(crate) fn insert(&self, partition: PartitionHandle, inlets: Weak<Connected>) {
+    pub(crate) fn insert(&self, partition: PartitionHandle, inlets: Weak<ConnectedInlets>) {
         let waiting = {
             let mut state = self.lock();
             state.partitions.insert(partition.id(), (partition, inlets));
@@ -46,7 +46,7 @@ impl Registry {
     }
 
     /// The partition, and what its writer waits at.
-    pub(crate) fn find(&self, id: PartitionId) -> Option<(PartitionHandle, Weak<Connected>)> {
+    pub(crate) fn find(&self, id: PartitionId) -> Option<(PartitionHandle, Weak<ConnectedInlets>)> {
         self.lock().partitions.get(&id).cloned()
     }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::tls::{Incoming, Outgoing, Session};
+use crate::tls::{IncomingRecords, OutgoingRecords, Session};
 
 /// A connection that [`Credentials`](crate::Credentials) made.
 ///
@@ -40,7 +40,7 @@ impl Stream {
     }
 
     /// The connection and, under TLS, who opens and seals its records from now on.
-    pub(crate) fn into_parts(self) -> io::Result<(TcpStream, Option<(Incoming, Outgoing)>)> {
+    pub(crate) fn into_parts(self) -> io::Result<(TcpStream, Option<(IncomingRecords, OutgoingRecords)>)> {
         match self.0 {
             Inner::Plain(stream) => Ok((stream, None)),
             Inner::Tls(session) => {

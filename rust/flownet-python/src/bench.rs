@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use flownet_bench::{ExchangeSpec, LatencySpec, Launcher, ProcessCommand, Run, Stop, Workload};
+use flownet_bench::{BenchRun, ExchangeSpec, LatencySpec, Launcher, ProcessCommand, Stop, Workload};
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -62,7 +62,7 @@ pub(crate) fn bench_run(py: Python<'_>, kind: &str, settings: &str, command: Vec
 /// A table of runs, a row for each kind and settings.
 #[pyfunction]
 pub(crate) fn bench_table(py: Python<'_>, runs: Vec<String>) -> PyResult<String> {
-    let runs = runs.iter().map(|run| from_json(py, run)).collect::<PyResult<Vec<Run>>>()?;
+    let runs = runs.iter().map(|run| from_json(py, run)).collect::<PyResult<Vec<BenchRun>>>()?;
     Ok(flownet_bench::table(&runs))
 }
 

@@ -3,7 +3,7 @@
 //! The classes are Python's own and are looked up when the first error is raised.
 
 use flownet_bench::BenchError;
-use flownet_cluster::{ClusterError, Misfit, PlanError, SettingsError, StoreError, WorkerIdentity, way_out};
+use flownet_cluster::{ClusterError, PlanError, RestoreMismatch, SettingsError, StoreError, WorkerIdentity, way_out};
 use flownet_runtime::error::{ExchangeFailure, ExchangeFailureKind};
 use flownet_runtime::iteration::{IterationFailure, IterationFault};
 use flownet_runtime::source::SourceError;
@@ -16,14 +16,14 @@ use crate::chain::{CALL_TIMEOUT_ERROR, CODEC_ERROR, RETRACTION_ERROR, seconds_in
 use crate::codec::CodecError;
 
 /// An error that is being given its attributes.
-struct Raised<'py> {
+struct RaisedError<'py> {
     py: Python<'py>,
     class: &'static str,
     message: String,
     details: Bound<'py, PyDict>,
 }
 
-impl<'py> Raised<'py> {
+impl<'py> RaisedError<'py> {
     fn new(py: Python<'py>, class: &'static str, message: impl Into<String>) -> Self {
         Self { py, class, message: message.into(), details: PyDict::new(py) }
     }
@@ -45,12 +45,12 @@ impl<'py> Raised<'py> {
 
 /// The base class, for what has no class of its own.
 pub(crate) fn flownet(py: Python<'_>, message: &str) -> PyErr {
-    Raised::new(py, "FlownetError", message).into_err()
+    RaisedError::new(py, "FlownetError", message).into_err()
 }
 
 /// A setting that cannot be used.
 pub(crate) fn config(py: Python<'_>, setting: &str, message: &str) -> PyErr {
-    Raised::new(py, "ConfigError", message).with("setting", setting).into_err()
+    RaisedError::new(py, "ConfigError", message).with("setting", setting).into_err()
 }
 
 /// Why a bench has no figures.
@@ -58,7 +58,7 @@ pub(crate) fn bench(py: Python<'_>, error: BenchError) -> PyErr {
     let message = error.to_string();
     match error {
         BenchError::Invalid { setting, .. } => config(py, setting, &message),
-        BenchError::Launch { .. } => Raised::new(py, "LaunchError", message).into_err(),
+        BenchError::Launch { .. } => RaisedError::new(py, "LaunchError", message).into_err(),
         _ => flownet(py, &message),
     }
 }
@@ -68,14 +68,14 @@ pub(crate) fn codec(py: Python<'_>, error: CodecError) -> PyErr {
     let message = error.to_string();
     match error {
         CodecError::Python(cause) => {
-            let error = Raised::new(py, "CodecError", message).into_err();
+            let error = RaisedError::new(py, "CodecError", message).into_err();
             error.set_cause(py, Some(cause));
             error
         }
         CodecError::Unsupported { type_name, .. } | CodecError::UnsupportedKey { type_name, .. } => {
-            Raised::new(py, "CodecError", message).with("type_name", type_name).into_err()
+            RaisedError::new(py, "CodecError", message).with("type_name", type_name).into_err()
         }
-        _ => Raised::new(py, "CodecError", message).into_err(),
+        _ => RaisedError::new(py, "CodecError", message).into_err(),
     }
 }
 
@@ -84,52 +84,54 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
     let message = error.to_string();
     match error {
         ClusterError::Plan(error) => plan(py, error),
-        ClusterError::Input(error) => Raised::new(py, "InputError", message).with("path", input_of(error)).into_err(),
+        ClusterError::Input(error) => {
+            RaisedError::new(py, "InputError", message).with("path", input_of(error)).into_err()
+        }
         ClusterError::Operator { failure, worker } => operator(py, *failure, worker),
         ClusterError::Task { task, error, .. } => self::task(py, &task, *error, message),
         ClusterError::WorkerLost { worker, how } => {
-            let raised = Raised::new(py, "WorkerLostError", message).with("worker", worker.to_string());
+            let raised = RaisedError::new(py, "WorkerLostError", message).with("worker", worker.to_string());
             raised.with("pid", worker.pid).with("reason", how.to_string()).into_err()
         }
         ClusterError::HeartbeatTimeout { worker, silent_for } => {
-            let raised = Raised::new(py, "WorkerLostError", message).with("worker", worker.to_string());
+            let raised = RaisedError::new(py, "WorkerLostError", message).with("worker", worker.to_string());
             raised.with("pid", worker.pid).with("reason", format!("silent for {silent_for:.1?}")).into_err()
         }
         ClusterError::WorkerFailed { worker, .. } => {
-            Raised::new(py, "LaunchError", message).with("worker", worker.worker).into_err()
+            RaisedError::new(py, "LaunchError", message).with("worker", worker.worker).into_err()
         }
         ClusterError::LaunchFailed { worker, .. } => {
-            Raised::new(py, "LaunchError", message).with("worker", worker).into_err()
+            RaisedError::new(py, "LaunchError", message).with("worker", worker).into_err()
         }
         ClusterError::LaunchTimeout { workers, .. } => {
-            Raised::new(py, "LaunchError", message).with("worker", workers.first().copied()).into_err()
+            RaisedError::new(py, "LaunchError", message).with("worker", workers.first().copied()).into_err()
         }
         ClusterError::StopTimeout { limit, tasks } => {
-            let raised = Raised::new(py, "StopTimeoutError", message).with("seconds", limit.as_secs_f64());
+            let raised = RaisedError::new(py, "StopTimeoutError", message).with("seconds", limit.as_secs_f64());
             raised.with("tasks", PyTuple::new(py, tasks).ok()).into_err()
         }
         ClusterError::Checkpoint { checkpoint, .. } => {
-            Raised::new(py, "CheckpointError", message).with("checkpoint", checkpoint).into_err()
+            RaisedError::new(py, "CheckpointError", message).with("checkpoint", checkpoint).into_err()
         }
         ClusterError::Restore { checkpoint, storage, why } => {
             let class = match why {
-                Misfit::NoUid { .. } => "MissingUidError",
-                Misfit::Dropped { .. } => "DroppedStateError",
+                RestoreMismatch::NoUid { .. } => "MissingUidError",
+                RestoreMismatch::Dropped { .. } => "DroppedStateError",
                 _ => "RestoreError",
             };
-            let raised = Raised::new(py, class, message).with("checkpoint", checkpoint).with("storage", storage);
+            let raised = RaisedError::new(py, class, message).with("checkpoint", checkpoint).with("storage", storage);
             raised.with("operators", PyTuple::new(py, why.operators()).ok()).into_err()
         }
-        ClusterError::MissingUid { operators } => {
-            Raised::new(py, "MissingUidError", message).with("operators", PyTuple::new(py, operators).ok()).into_err()
-        }
-        ClusterError::NotTriggered { .. } => Raised::new(py, "CheckpointError", message).into_err(),
-        ClusterError::Savepoint { .. } => Raised::new(py, "SavepointError", message).into_err(),
+        ClusterError::MissingUid { operators } => RaisedError::new(py, "MissingUidError", message)
+            .with("operators", PyTuple::new(py, operators).ok())
+            .into_err(),
+        ClusterError::NotTriggered { .. } => RaisedError::new(py, "CheckpointError", message).into_err(),
+        ClusterError::Savepoint { .. } => RaisedError::new(py, "SavepointError", message).into_err(),
         ClusterError::OtherOrigin { storage, .. } => {
-            Raised::new(py, "RestoreError", message).with("storage", storage).into_err()
+            RaisedError::new(py, "RestoreError", message).with("storage", storage).into_err()
         }
         ClusterError::Store(error) => store(py, error),
-        ClusterError::Cancelled => Raised::new(py, "CancelledError", message).into_err(),
+        ClusterError::Cancelled => RaisedError::new(py, "CancelledError", message).into_err(),
         ClusterError::Repeated { error, attempts, checkpoint } => {
             let raised = cluster(py, *error);
             // The error itself matters more than what is said of it.
@@ -143,7 +145,8 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
 
 /// What an operator kept cannot be shown.
 pub(crate) fn unreadable(py: Python<'_>, operator: &str, why: &str) -> PyErr {
-    let raised = Raised::new(py, "RestoreError", format!("what operator '{operator}' keeps cannot be read: {why}"));
+    let raised =
+        RaisedError::new(py, "RestoreError", format!("what operator '{operator}' keeps cannot be read: {why}"));
     raised.with("operators", PyTuple::new(py, [operator]).ok()).into_err()
 }
 
@@ -151,31 +154,32 @@ pub(crate) fn unreadable(py: Python<'_>, operator: &str, why: &str) -> PyErr {
 pub(crate) fn store(py: Python<'_>, error: StoreError) -> PyErr {
     let message = error.to_string();
     match error {
-        StoreError::Url { url, .. } => {
-            Raised::new(py, "ConfigError", message).with("setting", "checkpoint_storage").with("value", url).into_err()
-        }
-        StoreError::Fenced { url, .. } => Raised::new(py, "FencedError", message).with("storage", url).into_err(),
+        StoreError::Url { url, .. } => RaisedError::new(py, "ConfigError", message)
+            .with("setting", "checkpoint_storage")
+            .with("value", url)
+            .into_err(),
+        StoreError::Fenced { url, .. } => RaisedError::new(py, "FencedError", message).with("storage", url).into_err(),
         StoreError::Savepoint { url } | StoreError::Taken { url } | StoreError::Empty { url } => {
-            Raised::new(py, "ConfigError", message).with("value", url).into_err()
+            RaisedError::new(py, "ConfigError", message).with("value", url).into_err()
         }
         StoreError::Damaged { url, path, .. }
         | StoreError::Version { url, path, .. }
         | StoreError::Signature { url, path, .. } => {
-            Raised::new(py, "RestoreError", message).with("storage", url).with("path", path).into_err()
+            RaisedError::new(py, "RestoreError", message).with("storage", url).with("path", path).into_err()
         }
         StoreError::Key { .. } => {
-            Raised::new(py, "ConfigError", message).with("setting", "FLOWNET_STATE_KEY").into_err()
+            RaisedError::new(py, "ConfigError", message).with("setting", "FLOWNET_STATE_KEY").into_err()
         }
         StoreError::Io { url, path, .. } => {
-            Raised::new(py, "CheckpointError", message).with("storage", url).with("path", path).into_err()
+            RaisedError::new(py, "CheckpointError", message).with("storage", url).with("path", path).into_err()
         }
-        _ => Raised::new(py, "CheckpointError", message).into_err(),
+        _ => RaisedError::new(py, "CheckpointError", message).into_err(),
     }
 }
 
 fn plan(py: Python<'_>, error: PlanError) -> PyErr {
     let message = error.to_string();
-    let about = |class, operator: String| Raised::new(py, class, message.clone()).with("operator", operator);
+    let about = |class, operator: String| RaisedError::new(py, class, message.clone()).with("operator", operator);
     match error {
         PlanError::DuplicateUid { uid, second, .. } => about("DuplicateUidError", second).with("uid", uid).into_err(),
         PlanError::Cycle { operators } => {
@@ -187,7 +191,7 @@ fn plan(py: Python<'_>, error: PlanError) -> PyErr {
         | PlanError::ForwardParallelism { to: operator, .. }
         | PlanError::Unconnected { operator }
         | PlanError::UnknownWorker { operator, .. }
-        | PlanError::Unrepeatable { operator, .. }
+        | PlanError::NonReplayable { operator, .. }
         | PlanError::NotAtSource { operator, .. }
         | PlanError::AlignedWithoutWatermarks { operator }
         | PlanError::AlignedTwice { second: operator, .. }
@@ -202,11 +206,11 @@ fn plan(py: Python<'_>, error: PlanError) -> PyErr {
         | PlanError::TooLargeToShip { operator, .. }
         | PlanError::KeyGroups { operator, .. } => about("PlanError", operator).into_err(),
         PlanError::InsufficientBuffers { worker, needed, total, segment_bytes, .. } => {
-            let raised = Raised::new(py, "InsufficientBuffersError", message).with("worker", worker);
+            let raised = RaisedError::new(py, "InsufficientBuffersError", message).with("worker", worker);
             raised.with("needed", needed).with("total", total).with("segment_bytes", segment_bytes).into_err()
         }
         PlanError::Settings(error) => config(py, setting_name(&error), &message),
-        _ => Raised::new(py, "PlanError", message).into_err(),
+        _ => RaisedError::new(py, "PlanError", message).into_err(),
     }
 }
 
@@ -217,7 +221,7 @@ fn setting_name(error: &SettingsError) -> &'static str {
         SettingsError::NoStorage => "checkpoint_storage",
         SettingsError::NoCheckpoints => "restore_from",
         SettingsError::NoRestoreFrom => "restore_checkpoint",
-        SettingsError::Tls(_) | SettingsError::CrewTls { .. } => "tls",
+        SettingsError::Tls(_) | SettingsError::WorkerPoolTls { .. } => "tls",
         _ => "settings",
     }
 }
@@ -228,23 +232,26 @@ fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) ->
         let record = failure.record.as_ref().map(|record| format!(" on record {record}")).unwrap_or_default();
         let OperatorFailure { operator, subtask, parallelism, message, .. } = failure;
         let place = format!("operator '{operator}' (subtask {} of {parallelism}) failed{record}", subtask + 1);
-        let raised = Raised::new(py, "CodecError", format!("{place}: {message}"));
+        let raised = RaisedError::new(py, "CodecError", format!("{place}: {message}"));
         return raised.with("operator", operator).with("type_name", type_name).into_err();
     }
     if failure.error_type == RETRACTION_ERROR {
         let OperatorFailure { operator, subtask, parallelism, message, record, .. } = failure;
         let text = format!("operator '{operator}' (subtask {} of {parallelism}): {message}", subtask + 1);
-        return Raised::new(py, "RetractionError", text).with("operator", operator).with("record", record).into_err();
+        return RaisedError::new(py, "RetractionError", text)
+            .with("operator", operator)
+            .with("record", record)
+            .into_err();
     }
     // None says: in the process of the caller.
     let worker = (worker.worker != 0).then(|| name_of(&worker));
     let raised = if failure.error_type == CALL_TIMEOUT_ERROR {
         let seconds = seconds_in(&failure.message);
-        Raised::new(py, "CallTimeoutError", failure.message).with("seconds", seconds)
+        RaisedError::new(py, "CallTimeoutError", failure.message).with("seconds", seconds)
     } else if let Some(class) = of_connector(&failure.error_type) {
-        Raised::new(py, class, failure.message)
+        RaisedError::new(py, class, failure.message)
     } else {
-        Raised::new(py, "OperatorError", failure.message)
+        RaisedError::new(py, "OperatorError", failure.message)
     };
     raised
         .with("operator", failure.operator)
@@ -277,22 +284,24 @@ fn name_of(worker: &WorkerIdentity) -> String {
 
 fn task(py: Python<'_>, task: &str, error: TaskError, message: String) -> PyErr {
     match error {
-        TaskError::Source(error) => Raised::new(py, "InputError", message).with("path", input_of(error)).into_err(),
+        TaskError::Source(error) => {
+            RaisedError::new(py, "InputError", message).with("path", input_of(error)).into_err()
+        }
         TaskError::Exchange(failure) => exchange(py, task, failure, message),
         TaskError::Iteration(failure) => iteration(py, *failure),
         TaskError::InsufficientBuffers { required, total, .. } => {
-            let raised = Raised::new(py, "InsufficientBuffersError", message);
+            let raised = RaisedError::new(py, "InsufficientBuffersError", message);
             raised.with("operator", task).with("needed", required).with("total", total).into_err()
         }
-        TaskError::Cancelled => Raised::new(py, "CancelledError", message).into_err(),
+        TaskError::Cancelled => RaisedError::new(py, "CancelledError", message).into_err(),
         TaskError::DiskState(error) => disk_state(py, *error),
-        TaskError::Snapshot(_) => Raised::new(py, "RestoreError", message).into_err(),
+        TaskError::Snapshot(_) => RaisedError::new(py, "RestoreError", message).into_err(),
         _ => flownet(py, &message),
     }
 }
 
 fn disk_state(py: Python<'_>, error: DiskStateError) -> PyErr {
-    let raised = Raised::new(py, "DiskStateError", error.to_string());
+    let raised = RaisedError::new(py, "DiskStateError", error.to_string());
     let DiskStateError { task, subtask, parallelism, state, folder, disk_bytes, keys, .. } = error;
     let raised = raised.with("operator", task).with("subtask", subtask).with("parallelism", parallelism);
     let raised = raised.with("state", state).with("folder", folder.display().to_string());
@@ -300,7 +309,7 @@ fn disk_state(py: Python<'_>, error: DiskStateError) -> PyErr {
 }
 
 fn iteration(py: Python<'_>, failure: IterationFailure) -> PyErr {
-    let raised = Raised::new(py, "IterationError", failure.to_string());
+    let raised = RaisedError::new(py, "IterationError", failure.to_string());
     let IterationFailure { operator, subtask, parallelism, fault } = failure;
     let raised = raised.with("operator", operator).with("subtask", subtask).with("parallelism", parallelism);
     match fault {
@@ -316,19 +325,20 @@ fn exchange(py: Python<'_>, task: &str, failure: ExchangeFailure, message: Strin
     match failure.kind {
         ExchangeFailureKind::RecordTooLarge { bytes, max_bytes } => {
             let message = format!("{message}; raise max_record_size, or emit smaller records");
-            let raised = Raised::new(py, "RecordTooLargeError", message).with("operator", task);
+            let raised = RaisedError::new(py, "RecordTooLargeError", message).with("operator", task);
             raised.with("bytes", bytes).with("max_bytes", max_bytes).into_err()
         }
         ExchangeFailureKind::ReceiveLimit { queued_bytes, limit_bytes } => {
-            let raised = Raised::new(py, "ReceiveLimitError", message).with("operator", task);
+            let raised = RaisedError::new(py, "ReceiveLimitError", message).with("operator", task);
             raised.with("queued_bytes", queued_bytes).with("limit_bytes", limit_bytes).into_err()
         }
         ExchangeFailureKind::ConnectionLost { peer } => {
-            let raised = Raised::new(py, "ConnectionLostError", message).with("peer", peer);
+            let raised = RaisedError::new(py, "ConnectionLostError", message).with("peer", peer);
             raised.with("reason", failure.message).into_err()
         }
-        ExchangeFailureKind::PeerBreach { peer, partition, channel } => {
-            let raised = Raised::new(py, "PeerBreachError", message).with("peer", peer).with("operator", task);
+        ExchangeFailureKind::ProtocolViolation { peer, partition, channel } => {
+            let raised =
+                RaisedError::new(py, "ProtocolViolationError", message).with("peer", peer).with("operator", task);
             raised.with("partition", partition).with("channel", channel).with("reason", failure.message).into_err()
         }
         _ => flownet(py, &message),

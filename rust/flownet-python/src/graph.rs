@@ -1,6 +1,6 @@
 //! Reads the dataclasses of `flownet.graph`.
 
-use flownet_cluster::plan::{Chaining, Dataflow, LogicalEdge, LogicalOperator};
+use flownet_cluster::plan::{ChainingPolicy, Dataflow, LogicalEdge, LogicalOperator};
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{FlowControl, OperatorKind, Partitioner, Payload};
 use pyo3::prelude::*;
@@ -21,7 +21,7 @@ pub(crate) struct PyOperator {
     brake: Option<f64>,
     target: Option<String>,
     parallelism: u32,
-    chaining: Plain<Chaining>,
+    chaining: Plain<ChainingPolicy>,
     on_driver: bool,
     workers: Vec<u32>,
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use flownet_cluster::plan::Plan;
 use flownet_cluster::{ClusterError, UserMetric, WorkerIdentity};
 use flownet_rows::RowsChain;
-use flownet_runtime::deploy::{Harness, Stopped};
-use flownet_runtime::operator::What;
+use flownet_runtime::deploy::{Harness, HarnessStop};
+use flownet_runtime::operator::StateKind;
 use flownet_runtime::snapshot::StatePart;
 use flownet_runtime::time::Clock;
 use flownet_runtime::window::Window;
@@ -23,7 +23,7 @@ use crate::settings::job_settings;
 
 /// The tasks of a job, which take their steps when they are told to.
 #[pyclass(frozen, name = "Harness", module = "flownet._flownet")]
-pub(crate) struct PyHarness(Mutex<Option<Harness<dyn Looked>>>);
+pub(crate) struct PyHarness(Mutex<Option<Harness<dyn InspectableChain>>>);
 
 /// What operators of a harness kept, for another one to begin with.
 #[pyclass(frozen, name = "HarnessState", module = "flownet._flownet")]
@@ -37,7 +37,7 @@ type PyTimer<'py> = (String, &'static str, i64, Option<Bound<'py, PyAny>>, Optio
 
 impl PyHarness {
     /// Functions run meanwhile: one that calls its own harness would wait for itself.
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Harness<dyn Looked>>>> {
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Harness<dyn InspectableChain>>>> {
         match self.0.try_lock() {
             Ok(held) => Ok(held),
             Err(TryLockError::Poisoned(held)) => Ok(held.into_inner()),
@@ -51,7 +51,7 @@ impl PyHarness {
     fn drive(
         &self,
         py: Python<'_>,
-        steps: impl FnOnce(&mut Harness<dyn Looked>) -> Result<(), Stopped>,
+        steps: impl FnOnce(&mut Harness<dyn InspectableChain>) -> Result<(), HarnessStop>,
     ) -> PyResult<()> {
         let mut held = self.lock(py)?;
         let Some(harness) = held.as_mut() else { return Err(closed(py)) };
@@ -60,7 +60,11 @@ impl PyHarness {
         Err(failed(py, stopped))
     }
 
-    fn look<R>(&self, py: Python<'_>, look: impl FnOnce(&mut Harness<dyn Looked>) -> PyResult<R>) -> PyResult<R> {
+    fn look<R>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&mut Harness<dyn InspectableChain>) -> PyResult<R>,
+    ) -> PyResult<R> {
         match self.lock(py)?.as_mut() {
             Some(harness) => look(harness),
             None => Err(closed(py)),
@@ -86,11 +90,12 @@ impl PyHarness {
         let plan = Plan::new(&dataflow(operators, edges), &settings);
         let plan = plan.map_err(|error| errors::cluster(py, error.into()))?;
         let factory = PythonChainFactory::of_callers_thread(Arc::new(Objects::new(objects)));
-        let refused =
-            |error: TaskError| failed(py, Stopped { task: "harness".to_owned(), subtask: 0, parallelism: 1, error });
+        let refused = |error: TaskError| {
+            failed(py, HarnessStop { task: "harness".to_owned(), subtask: 0, parallelism: 1, error })
+        };
         let mut tasks = Vec::with_capacity(plan.tasks.len());
         for task in plan.tasks {
-            let chain: Box<dyn Looked> = if flownet_rows::is_of_rows(&task.spec) {
+            let chain: Box<dyn InspectableChain> = if flownet_rows::is_of_rows(&task.spec) {
                 Box::new(factory.rows_chain(&task.spec).map_err(refused)?)
             } else {
                 Box::new(factory.chain(py, &task.spec).map_err(refused)?)
@@ -198,33 +203,36 @@ impl Drop for PyHarness {
 }
 
 /// What an operator keeps.
-type Found<'py> = flownet_runtime::operator::Inspection<Bound<'py, PyAny>, Bound<'py, PyAny>>;
+type ChainInspection<'py> = flownet_runtime::operator::Inspection<Bound<'py, PyAny>, Bound<'py, PyAny>>;
 
 /// A chain that shows what its operators keep.
-trait Looked: Chain {
+trait InspectableChain: Chain {
     /// Adds that, each with the name of its operator.
-    fn look<'py>(&self, py: Python<'py>, all: &mut Vec<(String, Found<'py>)>) -> Result<(), TaskError>;
+    fn look<'py>(&self, py: Python<'py>, all: &mut Vec<(String, ChainInspection<'py>)>) -> Result<(), TaskError>;
 }
 
-impl Looked for PythonChain {
-    fn look<'py>(&self, py: Python<'py>, all: &mut Vec<(String, Found<'py>)>) -> Result<(), TaskError> {
+impl InspectableChain for PythonChain {
+    fn look<'py>(&self, py: Python<'py>, all: &mut Vec<(String, ChainInspection<'py>)>) -> Result<(), TaskError> {
         self.inspect(py, |info, found| all.push((info.name().to_owned(), found)))
     }
 }
 
 /// What is kept of rows are no objects.
-impl Looked for RowsChain {
-    fn look<'py>(&self, _: Python<'py>, _: &mut Vec<(String, Found<'py>)>) -> Result<(), TaskError> {
+impl InspectableChain for RowsChain {
+    fn look<'py>(&self, _: Python<'py>, _: &mut Vec<(String, ChainInspection<'py>)>) -> Result<(), TaskError> {
         Ok(())
     }
 }
 
-fn looked<'py>(py: Python<'py>, harness: &mut Harness<dyn Looked>) -> PyResult<Vec<(String, Found<'py>)>> {
+fn looked<'py>(
+    py: Python<'py>,
+    harness: &mut Harness<dyn InspectableChain>,
+) -> PyResult<Vec<(String, ChainInspection<'py>)>> {
     let mut all = Vec::new();
     for (spec, chain) in harness.chains() {
         chain.look(py, &mut all).map_err(|error| {
             let (subtask, parallelism) = (spec.subtask, spec.parallelism);
-            failed(py, Stopped { task: spec.name.clone(), subtask, parallelism, error })
+            failed(py, HarnessStop { task: spec.name.clone(), subtask, parallelism, error })
         })?;
     }
     Ok(all)
@@ -234,22 +242,22 @@ fn ends(window: Window) -> (i64, i64) {
     (window.start_ms, window.end_ms)
 }
 
-fn name_of(what: What) -> &'static str {
+fn name_of(what: StateKind) -> &'static str {
     match what {
-        What::State => "state",
-        What::Value => "value",
-        What::Left => "left",
-        What::Right => "right",
-        What::BroadcastState => "broadcast_state",
-        What::Window => "window",
-        What::WindowState => "window_state",
-        What::GlobalState => "global_state",
-        What::TriggerState => "trigger_state",
+        StateKind::State => "state",
+        StateKind::Value => "value",
+        StateKind::Left => "left",
+        StateKind::Right => "right",
+        StateKind::BroadcastState => "broadcast_state",
+        StateKind::Window => "window",
+        StateKind::WindowState => "window_state",
+        StateKind::GlobalState => "global_state",
+        StateKind::TriggerState => "trigger_state",
     }
 }
 
 /// What a job would have ended with.
-fn failed(py: Python<'_>, Stopped { task, subtask, parallelism, error }: Stopped) -> PyErr {
+fn failed(py: Python<'_>, HarnessStop { task, subtask, parallelism, error }: HarnessStop) -> PyErr {
     let worker = WorkerIdentity { worker: 0, address: None, pid: None, place: None };
     errors::cluster(
         py,

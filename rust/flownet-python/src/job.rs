@@ -11,7 +11,6 @@ use pyo3::types::PyDict;
 
 use crate::chain::{Objects, PythonChainFactory, TaskThreads};
 use crate::convert::{to_dict, to_python};
-use crate::crew::PyCrew;
 use crate::door::{Origin, enter, enter_until};
 use crate::errors;
 use crate::garbage;
@@ -19,6 +18,7 @@ use crate::graph::{PyEdge, PyOperator, dataflow};
 use crate::log::PyJobLog;
 use crate::logging;
 use crate::settings::job_settings;
+use crate::worker_pool::PyWorkerPool;
 
 /// What a job will take, as text; where its memory would not do, the last line says so.
 #[pyfunction]
@@ -49,10 +49,10 @@ pub(crate) fn check(
     checked.map_err(|error| errors::cluster(py, error))
 }
 
-/// Start a job. Its workers are those of `crew`, or processes that run `command`; they are given `init`. `objects` are what
+/// Start a job. Its workers are those of `pool`, or processes that run `command`; they are given `init`. `objects` are what
 /// operators of this process use directly.
 #[pyfunction]
-#[pyo3(signature = (operators, edges, settings, objects, command, init, crew))]
+#[pyo3(signature = (operators, edges, settings, objects, command, init, pool))]
 #[expect(clippy::too_many_arguments, reason = "called from one place in Python, where each has its name")]
 pub(crate) fn submit(
     py: Python<'_>,
@@ -62,7 +62,7 @@ pub(crate) fn submit(
     objects: HashMap<u32, Py<PyAny>>,
     command: Vec<String>,
     init: Vec<u8>,
-    crew: Option<&PyCrew>,
+    pool: Option<&PyWorkerPool>,
 ) -> PyResult<PyJobHandle> {
     logging::install();
     garbage::install(py)?;
@@ -71,8 +71,8 @@ pub(crate) fn submit(
     let dataflow = dataflow(operators, edges);
     let factory = Arc::new(PythonChainFactory::new(Arc::new(Objects::new(objects))));
     let threads = factory.threads();
-    let launcher = match crew {
-        Some(crew) => crew.launcher(init),
+    let launcher = match pool {
+        Some(pool) => pool.launcher(init),
         None => worker_command(command, init).into(),
     };
     let submitted = py.detach(|| Coordinator::submit(&dataflow, settings, launcher, factory));

@@ -1,6 +1,6 @@
 //! The classes that a checkpoint has values of, without the values.
 
-use flownet_cluster::Read;
+use flownet_cluster::CheckpointContents;
 use flownet_runtime::snapshot::medium_items;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -25,7 +25,7 @@ pub(crate) fn kept_classes<'py>(
 }
 
 /// `(operator, uid, is_in_state, number, name, kind, in_dict, in_slots, pickled)` of each class that an operator has.
-pub(crate) fn listed<'py>(py: Python<'py>, read: &Read) -> PyResult<Bound<'py, PyList>> {
+pub(crate) fn listed<'py>(py: Python<'py>, read: &CheckpointContents) -> PyResult<Bound<'py, PyList>> {
     let all = PyList::empty(py);
     for part in &read.parts {
         let operator = read.manifest.operators.iter().find(|operator| operator.uid == part.uid);

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use flownet_cluster::{OperatorEntry, Read, StatePart};
+use flownet_cluster::{CheckpointContents, OperatorEntry, StatePart};
 use flownet_runtime::TaskError;
 use flownet_runtime::canonical::CLASS_KEY;
-use flownet_runtime::snapshot::{Input, Restored, WATERMARK, is_incidental};
+use flownet_runtime::snapshot::{Input, RestoredState, WATERMARK, is_incidental};
 use flownet_runtime::state::{KeyGroupRange, KeyedState};
 use flownet_runtime::timer::KeptTimers;
 use flownet_runtime::window::WindowsOfKey;
@@ -26,7 +26,7 @@ pub(crate) fn read_state<'py>(py: Python<'py>, storage: &str, checkpoint: Option
     let read = py.detach(|| flownet_cluster::read_checkpoint(storage, checkpoint));
     let read = read.map_err(|error| errors::cluster(py, error))?;
     py.import("flownet.class_changes")?.call_method1("find_to_read", (kept_classes::listed(py, &read)?,))?;
-    let Read { manifest, parts } = read;
+    let CheckpointContents { manifest, parts } = read;
     let entries = PyList::empty(py);
     for operator in &manifest.operators {
         let reader = Reader::new(py, operator, &parts, manifest.max_parallelism, &entries);
@@ -39,13 +39,13 @@ pub(crate) fn read_state<'py>(py: Python<'py>, storage: &str, checkpoint: Option
 }
 
 /// Why it cannot be read.
-enum Unreadable {
+enum UnreadableReason {
     Format(TaskError),
     Value(CodecError),
     Python(PyErr),
 }
 
-impl Unreadable {
+impl UnreadableReason {
     fn into_err(self, py: Python<'_>, operator: &OperatorEntry) -> PyErr {
         match self {
             Self::Python(error) => error,
@@ -55,25 +55,25 @@ impl Unreadable {
     }
 }
 
-impl From<TaskError> for Unreadable {
+impl From<TaskError> for UnreadableReason {
     fn from(error: TaskError) -> Self {
         Self::Format(error)
     }
 }
 
-impl From<CodecError> for Unreadable {
+impl From<CodecError> for UnreadableReason {
     fn from(error: CodecError) -> Self {
         Self::Value(error)
     }
 }
 
-impl From<PyErr> for Unreadable {
+impl From<PyErr> for UnreadableReason {
     fn from(error: PyErr) -> Self {
         Self::Python(error)
     }
 }
 
-type Readable<T> = Result<T, Unreadable>;
+type Readable<T> = Result<T, UnreadableReason>;
 
 /// Reads what one operator keeps.
 struct Reader<'a, 'py> {
@@ -83,7 +83,7 @@ struct Reader<'a, 'py> {
     fold: &'a str,
     /// What it keeps are rows, or made of rows: shown as bytes, as their columns are not known here.
     is_of_rows: bool,
-    from: Restored<'a>,
+    from: RestoredState<'a>,
     range: KeyGroupRange,
     names: BTreeSet<&'a str>,
     classes: KnownClasses,
@@ -92,7 +92,7 @@ struct Reader<'a, 'py> {
 
 /// Where a value belongs.
 #[derive(Clone, Copy, Default)]
-struct Place<'a, 'py> {
+struct ValueOwner<'a, 'py> {
     key: Option<&'a Bound<'py, PyAny>>,
     /// From and to; the end is not known of a slice, of which windows are made.
     window: Option<(i64, Option<i64>)>,
@@ -108,7 +108,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         entries: &'a Bound<'py, PyList>,
     ) -> Self {
         let range = KeyGroupRange::of(0, 1, max_parallelism);
-        let from = Restored::of(&operator.uid, parts, 0, range);
+        let from = RestoredState::of(&operator.uid, parts, 0, range);
         let of_state = parts.iter().filter(|part| part.uid == operator.uid && !part.share.is_in_flight());
         let names = of_state.map(|part| &*part.name).collect();
         // Whoever reads a checkpoint trusts it as the job does that goes on from it.
@@ -135,7 +135,7 @@ impl<'a, 'py> Reader<'a, 'py> {
                     |key, sides| {
                         for (side, records) in ["left", "right"].into_iter().zip(sides) {
                             for (time_ms, record) in records {
-                                let place = Place { key: Some(key), time_ms: Some(*time_ms), window: None };
+                                let place = ValueOwner { key: Some(key), time_ms: Some(*time_ms), window: None };
                                 self.add(side, "record", place, record.clone())?;
                             }
                         }
@@ -184,7 +184,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         read: impl FnMut(&mut Input<'a>) -> Readable<Bound<'py, PyAny>>,
     ) -> Readable<()> {
         self.each_key(name, read, |key, value| {
-            self.add(shown, "value", Place { key: Some(key), ..Place::default() }, value.clone())
+            self.add(shown, "value", ValueOwner { key: Some(key), ..ValueOwner::default() }, value.clone())
         })
     }
 
@@ -196,7 +196,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             Ok((last_ms, waiting.collect::<Readable<Vec<_>>>()?))
         };
         self.each_key(name, read, |key, (last_ms, waiting)| {
-            let place = |time_ms| Place { key: Some(key), time_ms, window: None };
+            let place = |time_ms| ValueOwner { key: Some(key), time_ms, window: None };
             if let Some(last_ms) = last_ms {
                 self.add("value", "value", place(None), PyInt::new(self.py, *last_ms).into_any())?;
             }
@@ -212,7 +212,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.from.read_timers(name, &mut timers)?;
         timers.each(|time_ms, owner| {
             let key = self.key(owner.key_value())?;
-            let place = Place { key: Some(&key), time_ms: Some(time_ms), ..Place::default() };
+            let place = ValueOwner { key: Some(&key), time_ms: Some(time_ms), ..ValueOwner::default() };
             self.add(name, "timer", place, self.py.None().into_bound(self.py))
         })
     }
@@ -226,7 +226,7 @@ impl<'a, 'py> Reader<'a, 'py> {
                 "list" | "broadcast_state" => self.value(&mut item)?,
                 _ => PyBytes::new(self.py, item.rest()).into_any(),
             };
-            self.add(name, "item", Place::default(), value)?;
+            self.add(name, "item", ValueOwner::default(), value)?;
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         })?;
         for ((start_ms, _), (key, value)) in slices {
             let key = self.key(&key)?;
-            let place = Place { key: Some(&key), window: Some((start_ms, None)), time_ms: None };
+            let place = ValueOwner { key: Some(&key), window: Some((start_ms, None)), time_ms: None };
             self.add("value", "value", place, value)?;
         }
         Ok(())
@@ -254,7 +254,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             let value = self.folded(input)?;
             // Windows of rows have no triggers that keep something.
             let kept = if self.is_of_rows { None } else { self.option(input)? };
-            Ok::<_, Unreadable>((Some(value), kept))
+            Ok::<_, UnreadableReason>((Some(value), kept))
         };
         self.each_key(
             name,
@@ -262,11 +262,11 @@ impl<'a, 'py> Reader<'a, 'py> {
             |key, windows| {
                 for cell in windows.iter() {
                     let window = Some((cell.window.start_ms, Some(cell.window.end_ms)));
-                    let place = Place { key: Some(key), window, time_ms: None };
+                    let place = ValueOwner { key: Some(key), window, time_ms: None };
                     for (clock, timers) in ["timers.processing", "timers.event"].into_iter().enumerate() {
                         for time_ms in cell.timers(clock) {
                             let none = self.py.None().into_bound(self.py);
-                            self.add(timers, "timer", Place { time_ms: Some(*time_ms), ..place }, none)?;
+                            self.add(timers, "timer", ValueOwner { time_ms: Some(*time_ms), ..place }, none)?;
                         }
                     }
                     for (state, value) in [("value", &cell.value), ("trigger", &cell.kept)] {
@@ -365,8 +365,8 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(values)
     }
 
-    fn add(&self, state: &str, what: &str, place: Place<'_, 'py>, value: Bound<'py, PyAny>) -> Readable<()> {
-        let Place { key, window, time_ms } = place;
+    fn add(&self, state: &str, what: &str, place: ValueOwner<'_, 'py>, value: Bound<'py, PyAny>) -> Readable<()> {
+        let ValueOwner { key, window, time_ms } = place;
         Ok(self.entries.append((self.uid, state, what, key, window, time_ms, value))?)
     }
 }

@@ -17,7 +17,6 @@ mod bench;
 mod checkpoints;
 mod codec_functions;
 mod convert;
-mod crew;
 mod door;
 mod garbage;
 mod graph;
@@ -36,6 +35,7 @@ mod time_zones;
 mod tls;
 mod web;
 mod worker;
+mod worker_pool;
 
 use pyo3::prelude::*;
 
@@ -56,8 +56,6 @@ mod _flownet {
     use super::codec::PyClassTable;
     #[pymodule_export]
     use super::codec_functions::{decode, encode, encode_key, key_group, subtask_of};
-    #[pymodule_export]
-    use super::crew::{PyCrew, PyMember};
     #[pymodule_export]
     use super::files::file_identity;
     #[pymodule_export]
@@ -87,6 +85,8 @@ mod _flownet {
     use super::web::PyWebServer;
     #[pymodule_export]
     use super::worker::run_worker;
+    #[pymodule_export]
+    use super::worker_pool::{PyMember, PyWorkerPool};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "the name that Python gives to a version")]

@@ -43,7 +43,7 @@ impl PyJobMetrics {
         let measured = enter(py, self.origin, || [MeasuredJob::now(&self.view, Vec::new())])?;
         let status = measured[0].status();
         let began = status.vertices.iter().map(|vertex| vertex.began.as_secs_f64()).collect();
-        let mut known = Known::default();
+        let mut known = LabelCache::default();
         let families = families(&measured).into_iter().map(|family| {
             let points = family.points.iter().map(|point| Ok((known.labels(py, point)?, number(py, point.value)?)));
             Ok((family.name.into_owned(), family.help, kind(family.kind), points.collect::<PyResult<_>>()?))
@@ -54,9 +54,9 @@ impl PyJobMetrics {
 
 /// Labels that many points have are one dict.
 #[derive(Default)]
-struct Known<'py>(HashMap<*const Labels, Bound<'py, PyDict>>);
+struct LabelCache<'py>(HashMap<*const Labels, Bound<'py, PyDict>>);
 
-impl<'py> Known<'py> {
+impl<'py> LabelCache<'py> {
     fn labels(&mut self, py: Python<'py>, point: &Point<'_>) -> PyResult<Bound<'py, PyDict>> {
         let shared = self.0.entry(point.labels).or_insert_with(|| PyDict::new(py)).clone();
         if shared.is_empty() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{
-    AsOfJoin, Brake, Entry, Fold, Interval, IntervalJoin, Kind, Leaving, Link, Links, Operator, OperatorChain,
-    RegularJoin, Running, Stage, Target, over_windows, over_windows_of_two,
+    AsOfJoin, Entry, Fold, Interval, IntervalJoin, Kind, Link, Links, Operator, OperatorChain, OutputEdge, RecordPacer,
+    RegularJoin, RunningFold, Stage, Target, over_windows, over_windows_of_two,
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
@@ -18,24 +18,26 @@ use flownet_runtime::watermark::SplitWatermarks;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::aggregate::{AggregateColumn, AggregateFold, Aggregations, NoCalls, OwnFold, OwnFunctions, Partial};
-use crate::exit::RowsExit;
+use crate::aggregate::{
+    AggregateColumn, AggregateFold, Aggregations, NoCalls, OwnFunctions, Partial, UserAggregateFold,
+};
+use crate::calc::{BoundSteps, Calc, Step};
 use crate::join::{PairColumns, RowPairs};
 use crate::keyed::{Deduplicate, DeduplicateByTime, KeyRows, TopN};
 use crate::layout::Layout;
-use crate::medium::{CarriesRows, OperatorInfo, RowsChain, RowsMedium, TaskThread};
-use crate::steps::{Project, Step, Steps};
+use crate::record_format::{CarriesRows, OperatorInfo, RowsChain, RowsFormat, TaskThread};
+use crate::serializer::RowsSerializer;
 use crate::timestamps::Timestamps;
 
 /// Makes the operators that are of another language: sources, functions and sinks of users.
-pub trait Foreign {
+pub trait ExternalOperators {
     /// The operator of this kind.
     fn stage(
         &self,
         operator: &OperatorSpec,
         kind: &RowsKind,
         info: &OperatorInfo,
-    ) -> Result<Kind<RowsMedium>, TaskError>;
+    ) -> Result<Kind<RowsFormat>, TaskError>;
 
     /// The functions of the aggregates that this operator has of the user's.
     fn own_functions(&self, operator: &OperatorSpec, info: &OperatorInfo) -> Result<Box<dyn OwnFunctions>, TaskError>;
@@ -50,7 +52,7 @@ pub fn is_of_rows(task: &TaskSpec) -> bool {
 }
 
 /// The chain of a task of rows.
-pub fn chain(task: &TaskSpec, foreign: &dyn Foreign) -> Result<RowsChain, TaskError> {
+pub fn chain(task: &TaskSpec, foreign: &dyn ExternalOperators) -> Result<RowsChain, TaskError> {
     let mut stages = Vec::with_capacity(task.operators.len());
     let mut is_foreign = false;
     for (at, operator) in task.operators.iter().enumerate() {
@@ -67,19 +69,19 @@ pub fn chain(task: &TaskSpec, foreign: &dyn Foreign) -> Result<RowsChain, TaskEr
                 foreign.stage(operator, kind, &info)?
             }
         };
-        let brake = operator.brake.map(|rate| Brake::new(rate / f64::from(task.parallelism))).transpose()?;
+        let brake = operator.brake.map(|rate| RecordPacer::new(rate / f64::from(task.parallelism))).transpose()?;
         stages.push(Stage::new(info, stage, links(task, at, operator)?, brake).with_state_of(operator.state_uid()));
     }
     let exits = task.outputs.iter().enumerate().map(|(output, spec)| {
         let from = task.operators.iter().find(|operator| operator.id == spec.from_operator);
         let from = from.ok_or_else(|| TaskError::Config(format!("the task has no operator {}", spec.from_operator)))?;
-        let leaving = Leaving::new(RowsExit::new(output, info(task, &from.name)), output, spec.timestamps);
+        let leaving = OutputEdge::new(RowsSerializer::new(output, info(task, &from.name)), output, spec.timestamps);
         Ok(leaving.telling_splits(spec.splits))
     });
     let exits = exits.collect::<Result<_, TaskError>>()?;
     let entry = |input: &InputSpec| Entry { side: input.side, keyed: input.is_keyed(), stamps: input.timestamps };
     let arriving = arriving(task)?;
-    let medium = RowsMedium::new(arriving.as_ref(), is_foreign.then(|| foreign.thread()).flatten())?;
+    let medium = RowsFormat::new(arriving.as_ref(), is_foreign.then(|| foreign.thread()).flatten())?;
     let medium = medium.with_bundles(takes_bundles(task)?);
     OperatorChain::new(medium, stages, exits, task.inputs.iter().map(entry).collect(), rate_limit(task))
 }
@@ -144,8 +146,8 @@ pub fn batch_by_batch<M: CarriesRows>(
     let info = info.clone();
     Ok(Some(match kind {
         RowsKind::Project { input, steps } => {
-            let steps = Steps::new(&read::<Vec<Step>>(steps)?, schema(input)?);
-            Box::new(Project::new(steps.map_err(|error| TaskError::Config(error.to_string()))?, info))
+            let steps = BoundSteps::new(&read::<Vec<Step>>(steps)?, schema(input)?);
+            Box::new(Calc::new(steps.map_err(|error| TaskError::Config(error.to_string()))?, info))
         }
         RowsKind::AssignTimestamps { input, column, watermarks, idle_after_ms, max_ahead_ms } => {
             let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
@@ -162,7 +164,7 @@ fn native(
     kind: &RowsKind,
     info: &OperatorInfo,
     own_functions: &mut dyn FnMut() -> Result<Box<dyn OwnFunctions>, TaskError>,
-) -> Result<Option<Box<dyn Operator<RowsMedium>>>, TaskError> {
+) -> Result<Option<Box<dyn Operator<RowsFormat>>>, TaskError> {
     let info = info.clone();
     if let Some(operator) = batch_by_batch(task, kind, &info)? {
         return Ok(Some(operator));
@@ -189,7 +191,7 @@ fn native(
             let aggregations = aggregations.map_err(|error| TaskError::Config(error.to_string()))?;
             let fold = AggregateFold::new((&*input, keys), &aggregations, window.as_ref(), info.clone())?;
             if columns.iter().any(AggregateColumn::is_own) {
-                aggregate(task, OwnFold::new(fold, aggregations, own_functions()?, info), window.as_ref())?
+                aggregate(task, UserAggregateFold::new(fold, aggregations, own_functions()?, info), window.as_ref())?
             } else {
                 aggregate(task, fold, window.as_ref())?
             }
@@ -230,7 +232,7 @@ fn join(
     pairs: RowPairs,
     by: &RowsJoin,
     late_tags: [Option<Arc<str>>; 2],
-) -> Result<Box<dyn Operator<RowsMedium>>, TaskError> {
+) -> Result<Box<dyn Operator<RowsFormat>>, TaskError> {
     let range = key_groups(task);
     Ok(match by {
         RowsJoin::Regular {} => Box::new(RegularJoin::new(pairs, range)),
@@ -248,14 +250,14 @@ fn key_groups(task: &TaskSpec) -> KeyGroupRange {
     KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism))
 }
 
-fn aggregate<F: Fold<RowsMedium> + 'static>(
+fn aggregate<F: Fold<RowsFormat> + 'static>(
     task: &TaskSpec,
     fold: F,
     window: Option<&WindowSpec>,
-) -> Result<Box<dyn Operator<RowsMedium>>, TaskError> {
+) -> Result<Box<dyn Operator<RowsFormat>>, TaskError> {
     let range = key_groups(task);
     match window {
-        None => Ok(Box::new(Running::new(fold, range))),
+        None => Ok(Box::new(RunningFold::new(fold, range))),
         Some(window) => over_windows((fold, NoCalls), window, range),
     }
 }

@@ -23,16 +23,16 @@ pub(crate) struct Column {
 pub(crate) enum Values {
     Fixed { width: usize, bytes: Buffer },
     Bits(BooleanBuffer),
-    Bytes { ends: Ends, heap: Buffer },
-    List { ends: Ends, child: Box<Column> },
+    Bytes { ends: ValueOffsets, heap: Buffer },
+    List { ends: ValueOffsets, child: Box<Column> },
     Struct(Vec<Column>),
 }
 
 /// Where values of any length begin and end: one more number than values.
 #[derive(Debug)]
-pub(crate) struct Ends(arrow_buffer::ScalarBuffer<i32>);
+pub(crate) struct ValueOffsets(arrow_buffer::ScalarBuffer<i32>);
 
-impl Ends {
+impl ValueOffsets {
     fn of(data: &ArrayData) -> Self {
         // An array without values may have no buffer of offsets at all.
         let needed = (data.offset() + data.len() + 1) * size_of::<i32>();
@@ -134,10 +134,10 @@ impl Column {
                 Values::Fixed { width: *width, bytes }
             }
             Shape::Bits => Values::Bits(BooleanBuffer::new(data.buffers()[0].clone(), offset, len)),
-            Shape::Bytes => Values::Bytes { ends: Ends::of(data), heap: data.buffers()[1].clone() },
+            Shape::Bytes => Values::Bytes { ends: ValueOffsets::of(data), heap: data.buffers()[1].clone() },
             Shape::List(item) => {
                 let child = Box::new(Self::of_data(&data.child_data()[0], item));
-                Values::List { ends: Ends::of(data), child }
+                Values::List { ends: ValueOffsets::of(data), child }
             }
             Shape::Struct(fields) => {
                 let children = data.child_data().iter().zip(fields);

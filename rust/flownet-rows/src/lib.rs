@@ -1,9 +1,9 @@
 //! Streams of rows with a schema.
 //!
 //! Operators work on columns ([`RowBatch`], the Arrow layout): they are those of flownet-runtime's operator model, for a
-//! medium whose records are batches ([`RowsMedium`]). [`expr`] is what users say of columns, [`Steps`] takes rows through
+//! medium whose records are batches ([`RowsFormat`]). [`expr`] is what users say of columns, [`BoundSteps`] takes rows through
 //! it, [`Aggregate`]s make *parts* of rows in front of an exchange and put these together behind it, joins have rows meet there. What is of another
-//! language comes from who embeds this ([`Foreign`]).
+//! language comes from who embeds this ([`ExternalOperators`]).
 //!
 //! The wire carries *runs*: a few to some thousand rows of one channel, as one record of the exchange. [`RunWriter`] and
 //! [`Scatter`] make runs of a batch, [`Gather`] and [`Arriving`] make batches of runs. Nothing is done per record of the
@@ -19,29 +19,29 @@
 mod aggregate;
 mod batch;
 mod build;
+mod calc;
 mod column;
 mod csv;
 mod event_time;
-mod exit;
 pub mod expr;
 mod finite;
 mod floats;
-mod gathered;
+mod gathered_rows;
 mod join;
 mod json_depth;
 mod key;
 mod keyed;
-mod lane;
 mod layout;
-mod medium;
 mod mistaken_unit;
 mod names;
+mod partial_aggregate;
 mod partition;
-mod parts;
-mod pieces;
-mod run;
+mod physical_type;
+mod record_format;
+mod row_block;
 mod scatter;
-mod steps;
+mod serializer;
+mod slice_assigner;
 mod time_bounds;
 mod time_units;
 mod timestamps;
@@ -49,29 +49,29 @@ mod type_levels;
 mod type_names;
 
 pub use self::aggregate::{
-    Aggregate, AggregateColumn, AggregationError, Aggregations, Function, Grouped, OwnAggregate, OwnAggregation,
-    OwnFunctions, output_schema,
+    Aggregate, AggregateColumn, AggregationError, Aggregations, Function, OwnAggregate, OwnAggregation, OwnFunctions,
+    RowGroups, output_schema,
 };
 pub use self::batch::RowBatch;
-pub use self::build::{Foreign, batch_by_batch, chain, is_of_rows, schema};
+pub use self::build::{ExternalOperators, batch_by_batch, chain, is_of_rows, schema};
+pub use self::calc::{BoundSteps, Column, Step, StepError};
 pub use self::column::Rows;
 pub use self::csv::{CsvBlock, CsvFault, csv_records, csv_starts, write_csv};
-pub use self::exit::RowsExit;
 pub use self::finite::not_finite;
-pub use self::join::{Carried, JoinError, JoinSchemas};
+pub use self::join::{JoinColumns, JoinError, JoinSchemas};
 pub use self::json_depth::json_too_deep;
 pub use self::key::{KeyHasher, NoKey};
 pub use self::layout::{Layout, UnsupportedType};
-pub use self::medium::{
-    Arriving, BATCH_ROWS, CarriesRows, Flow, OperatorInfo, RowRecord, RowsChain, RowsMedium, TaskThread,
-};
 pub use self::mistaken_unit::{MistakenUnit, mistaken_unit};
 pub use self::names::twice;
+pub use self::partial_aggregate::Parts;
 pub use self::partition::{PartitionError, Partitions};
-pub use self::parts::Parts;
-pub use self::run::{Gather, MalformedRun, RunWriter};
+pub use self::record_format::{
+    BATCH_ROWS, CarriesRows, Collector, OperatorInfo, RowInput, RowRecord, RowsChain, RowsFormat, TaskThread,
+};
+pub use self::row_block::{Gather, MalformedRun, RunWriter};
 pub use self::scatter::Scatter;
-pub use self::steps::{Column, Step, StepError, Steps};
+pub use self::serializer::RowsSerializer;
 pub use self::time_bounds::TimeBounds;
 pub use self::timestamps::{NoTimes, time_column};
 pub use self::type_levels::{MOST_TYPE_LEVELS, TypeTooDeep, check_name_levels, check_type_levels};

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 
 use crate::column::Rows;
 use crate::layout::Layout;
-use crate::run::RunWriter;
+use crate::row_block::RunWriter;
 
 /// Makes runs of batches.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::run::Gather;
+    use crate::row_block::Gather;
 
     fn batch(values: Vec<i64>) -> RecordBatch {
         let schema = Schema::new(vec![Field::new("value", DataType::Int64, false)]);

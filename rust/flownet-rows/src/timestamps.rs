@@ -5,16 +5,16 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Schema};
-use flownet_runtime::operator::{Flow, Operator};
-use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
+use flownet_runtime::operator::{Collector, Operator};
+use flownet_runtime::snapshot::{RestoredState, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
-use flownet_runtime::watermark::{Generated, OutOfOrder, SplitSignal, SplitWatermarks, TimeRange};
+use flownet_runtime::watermark::{GeneratedSignals, OutOfOrder, SplitSignal, SplitWatermarks, TimeRange};
 use flownet_runtime::work::Work;
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 
 use crate::event_time::{Nanos, times_of};
-use crate::medium::{CarriesRows, OperatorInfo};
 use crate::mistaken_unit::{MistakenUnit, mistaken_unit};
+use crate::record_format::{CarriesRows, OperatorInfo};
 use crate::type_names::type_name;
 
 /// Gives rows their times, and tells what is behind of event time.
@@ -124,8 +124,8 @@ impl Timestamps {
 /// Joins visit every key with rows in front of a watermark, so they take half as long with 262,144 rows as with 8,192.
 const ROWS_PER_WATERMARK: u32 = 262_144;
 
-fn tell<M: CarriesRows>(generated: &Generated, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-    generated.signals().try_for_each(|signal| flow.begin_time(signal))
+fn tell<M: CarriesRows>(generated: &GeneratedSignals, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+    generated.signals().try_for_each(|signal| collector.begin_time(signal))
 }
 
 impl<M: CarriesRows> Operator<M> for Timestamps {
@@ -139,7 +139,7 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         Ok(())
     }
 
-    fn process<'m>(&mut self, record: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+    fn process<'m>(&mut self, record: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError> {
         let mut batch = M::into_batch(record)?;
         let (times, nanos) = self.times(batch.columns.column(self.column))?;
         let Some(range) = TimeRange::of(&times) else { return Ok(()) };
@@ -159,23 +159,23 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         }
         // Who has been idle is told to be back before what brings it back.
         if self.watermarks.on_records(&times, latest_ms) {
-            flow.emit_time(TimeSignal::Idle(false))?;
+            collector.emit_time(TimeSignal::Idle(false))?;
         }
         self.order.add_all(&times, range);
         (batch.times, batch.nanos) = (Some(times), nanos);
-        flow.emit(M::from_batch(flow.token, batch)?)?;
-        tell(&self.watermarks.after_records(), flow)
+        collector.emit(M::from_batch(collector.token, batch)?)?;
+        tell(&self.watermarks.after_records(), collector)
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         self.metrics.iter().for_each(|metrics| self.order.tell(metrics));
-        flow.count_ahead(self.watermarks.take_ahead());
+        collector.count_ahead(self.watermarks.take_ahead());
         Ok(())
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         self.watermarks.finish();
-        flow.count_ahead(self.watermarks.take_ahead());
+        collector.count_ahead(self.watermarks.take_ahead());
         Ok(())
     }
 
@@ -183,10 +183,10 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         false
     }
 
-    fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn on_split(&mut self, signal: SplitSignal, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         self.order.follow(signal);
         let generated = self.watermarks.follow(signal);
-        tell(&generated, flow)
+        tell(&generated, collector)
     }
 
     fn wanted_split(&self) -> Option<u32> {
@@ -202,7 +202,7 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
     }
 
     /// What this subtask told; of others, where there were more or fewer, the least.
-    fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, _: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         if let Some(told_ms) = from.own_or_least(WATERMARK, self.info.parallelism)? {
             self.watermarks.set_told_ms(told_ms);
         }
@@ -213,11 +213,11 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         self.watermarks.next_ms()
     }
 
-    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn on_timer(&mut self, now_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         if !self.watermarks.is_due(now_ms) {
             return Ok(());
         }
-        let generated = self.watermarks.on_period(now_ms, flow.is_available());
-        tell(&generated, flow)
+        let generated = self.watermarks.on_period(now_ms, collector.is_available());
+        tell(&generated, collector)
     }
 }

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::TaskError;
 use crate::flame::Stacks;
 use crate::input::InputBatch;
-use crate::mailbox::{Bell, CancelToken, Mailbox};
+use crate::mailbox::{CancelToken, Mailbox, TaskWaker};
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
-use crate::snapshot::{IsOver, RestoredPart, Written};
+use crate::snapshot::{IsOver, RestoredPart, WrittenState};
 use crate::source::RateLimit;
 use crate::spec::{StateBackend, TaskSpec};
 use crate::state::KeyGroupRange;
-use crate::tally::Tally;
+use crate::state_stats::StateStats;
 use crate::time::{TimeSignal, WallClock};
 
 /// All operators of one task, fused: records between them are never serialised.
@@ -110,9 +110,9 @@ pub trait Chain: Send {
 
     /// Writes out all that the operators keep, and prepares what sinks are to commit with this checkpoint. It may build on
     /// what was kept for the checkpoint `base`, which stands. What is much may be [written later](Self::write_on).
-    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Written, TaskError> {
+    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<WrittenState, TaskError> {
         let _ = (checkpoint_id, base);
-        Ok(Written::default())
+        Ok(WrittenState::default())
     }
 
     /// Whether some of that has yet to be written.
@@ -122,14 +122,14 @@ pub trait Chain: Send {
 
     /// Writes some more of what was kept for this checkpoint, the last that there was a snapshot for, until all is written or
     /// `is_over` says that it is enough for now; gives what is to be added to the snapshot. An error is one of the checkpoint.
-    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<Written, TaskError> {
+    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<WrittenState, TaskError> {
         let _ = (checkpoint_id, is_over);
-        Ok(Written::default())
+        Ok(WrittenState::default())
     }
 
     /// What the operators hold and have before them. Asked when they are open, and now and then between two batches.
-    fn tally(&self) -> Tally {
-        Tally::default()
+    fn tally(&self) -> StateStats {
+        StateStats::default()
     }
 
     /// What it takes to read the records that are on their way to the chain or from it, for a checkpoint that overtakes them.
@@ -156,7 +156,7 @@ pub trait Chain: Send {
     }
 
     /// What is yet to come by the input: a chain that is full on account of records of its own takes input in between.
-    fn await_input(&mut self, awaited: Awaited) {
+    fn await_input(&mut self, awaited: AwaitedInput) {
         let _ = awaited;
     }
 
@@ -180,7 +180,7 @@ pub trait Chain: Send {
         false
     }
 
-    /// Somebody has rung the [`Bell`]: hands on what has come, at `now_ms` of the wall clock.
+    /// Somebody has rung the [`TaskWaker`]: hands on what has come, at `now_ms` of the wall clock.
     fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         let _ = (now_ms, out);
         Ok(())
@@ -201,7 +201,7 @@ pub trait Chain: Send {
 
 /// What is yet to come to a task by its input, and is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
+pub enum AwaitedInput {
     /// Records only.
     Nothing,
     /// The barrier of a checkpoint.
@@ -274,7 +274,7 @@ pub struct TaskContext {
     /// Set when the task is told to stop; long calls should look at it.
     pub cancel: CancelToken,
     /// Rung by whoever has something for an operator.
-    pub bell: Bell,
+    pub bell: TaskWaker,
     /// What it takes for the wall's clock.
     pub clock: WallClock,
     /// Whether checkpoints are taken.

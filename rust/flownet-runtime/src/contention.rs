@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// What the system says of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum ThreadState {
     /// It runs, or is ready to.
     Runs,
     /// It sleeps on a lock, whose address this is.
@@ -37,7 +37,7 @@ pub(crate) enum Rest {
 /// A task at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
-    rest: Rest,
+    rest: ThreadState,
     /// Processor time of its thread so far.
     pub(crate) worked: Duration,
 }
@@ -47,28 +47,28 @@ impl Look {
     pub(crate) fn at(thread: u32) -> Option<Self> {
         let read = |file: &str| fs::read_to_string(format!("/proc/self/task/{thread}/{file}")).ok();
         let worked = worked(&read("schedstat")?)?;
-        Some(Self { rest: Rest::read(&read("syscall")?), worked })
+        Some(Self { rest: ThreadState::read(&read("syscall")?), worked })
     }
 
     /// Whether the task may want the interpreter: unlike one that waits for something else.
     pub(crate) fn wants_interpreter(self) -> bool {
-        self.rest == Rest::Runs || self.is_on_interpreter()
+        self.rest == ThreadState::Runs || self.is_on_interpreter()
     }
 
     /// Whether it waits for it, for sure.
     pub(crate) fn is_on_interpreter(self) -> bool {
-        matches!(self.rest, Rest::OnLock(address) if is_interpreter(address))
+        matches!(self.rest, ThreadState::OnLock(address) if is_interpreter(address))
     }
 
     /// The task says that it waits for the interpreter: where it sleeps is the interpreter's lock.
     pub(crate) fn learn(self) {
-        if let Rest::OnLock(address) = self.rest {
+        if let ThreadState::OnLock(address) = self.rest {
             INTERPRETER.store(address, Ordering::Relaxed);
         }
     }
 }
 
-impl Rest {
+impl ThreadState {
     /// Of the call of the system that a thread is in: its number and arguments, or `running`.
     fn read(syscall: &str) -> Self {
         let mut fields = syscall.split_ascii_whitespace();
@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn the_lines_of_the_system_are_read() {
-        assert_eq!(Rest::read("running\n"), Rest::Runs);
-        assert_eq!(Rest::read("230 0x0 0x0 0x7ffc 0x0 0x0 0x0 0x7ffc 0x7f71"), Rest::Elsewhere);
-        assert_eq!(Rest::read(""), Rest::Elsewhere);
-        assert_eq!(Rest::read("-1 0x7ffc 0x7f71"), Rest::Elsewhere);
+        assert_eq!(ThreadState::read("running\n"), ThreadState::Runs);
+        assert_eq!(ThreadState::read("230 0x0 0x0 0x7ffc 0x0 0x0 0x0 0x7ffc 0x7f71"), ThreadState::Elsewhere);
+        assert_eq!(ThreadState::read(""), ThreadState::Elsewhere);
+        assert_eq!(ThreadState::read("-1 0x7ffc 0x7f71"), ThreadState::Elsewhere);
         if let Some(futex) = FUTEX {
-            assert_eq!(Rest::read(&format!("{futex} 0x7f6c 0x189 0x0")), Rest::OnLock(0x7f6c));
+            assert_eq!(ThreadState::read(&format!("{futex} 0x7f6c 0x189 0x0")), ThreadState::OnLock(0x7f6c));
         }
         assert_eq!(worked("1234 5 6\n"), Some(Duration::from_nanos(1234)));
         assert_eq!(worked("?"), None);
@@ -140,25 +140,25 @@ mod tests {
             let number = receiver.recv().expect("its number");
             let asleep = loop {
                 match Look::at(number) {
-                    Some(look) if look.rest == Rest::Runs => thread::yield_now(),
+                    Some(look) if look.rest == ThreadState::Runs => thread::yield_now(),
                     asleep => break asleep,
                 }
             };
             *lock.lock().expect("whole") = true;
             bell.notify_all();
             let asleep = asleep.expect("it is there");
-            assert!(matches!(asleep.rest, Rest::OnLock(_)), "{asleep:?}");
+            assert!(matches!(asleep.rest, ThreadState::OnLock(_)), "{asleep:?}");
             assert!(!asleep.wants_interpreter(), "a lock of its own");
         });
     }
 
     #[test]
     fn the_interpreters_lock_is_where_tasks_sleep_that_say_so() {
-        let on = |address| Look { rest: Rest::OnLock(address), worked: Duration::ZERO };
+        let on = |address| Look { rest: ThreadState::OnLock(address), worked: Duration::ZERO };
         on(0x10_000).learn();
         assert!(on(0x10_028).is_on_interpreter() && on(0x10_000).wants_interpreter());
         assert!(!on(0x20_000).is_on_interpreter());
-        Look { rest: Rest::Elsewhere, worked: Duration::ZERO }.learn();
+        Look { rest: ThreadState::Elsewhere, worked: Duration::ZERO }.learn();
         assert!(on(0x10_000).is_on_interpreter());
     }
 }

@@ -189,11 +189,13 @@ impl From<ExchangeError> for ExchangeFailure {
             ExchangeError::ConnectionLost { peer, .. } => {
                 ExchangeFailureKind::ConnectionLost { peer: peer.as_ref().to_owned() }
             }
-            ExchangeError::PeerBreach { peer, partition, channel, .. } => ExchangeFailureKind::PeerBreach {
-                peer: peer.as_ref().to_owned(),
-                partition: partition.get(),
-                channel: channel.get(),
-            },
+            ExchangeError::ProtocolViolation { peer, partition, channel, .. } => {
+                ExchangeFailureKind::ProtocolViolation {
+                    peer: peer.as_ref().to_owned(),
+                    partition: partition.get(),
+                    channel: channel.get(),
+                }
+            }
             ExchangeError::ProducerFailed { partition, .. } => {
                 ExchangeFailureKind::ProducerFailed { partition: partition.get() }
             }
@@ -224,7 +226,7 @@ pub enum ExchangeFailureKind {
         peer: String,
     },
     /// A worker broke the protocol.
-    PeerBreach {
+    ProtocolViolation {
         /// Address of that worker.
         peer: String,
         /// The partition it sent.

@@ -7,14 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flownet_core::partition::{Outgoing, PartitionHandle};
+use flownet_core::partition::{PartitionHandle, SubpartitionStats};
 use flownet_core::{Credit, InputGate};
 use flownet_memory::BufferPool;
 use serde::{Deserialize, Serialize};
 
 use crate::input::ChannelCounts;
-use crate::ledger::TimeState;
 use crate::spec::{ChannelSpec, TaskSpec};
+use crate::time_accounting::TimeState;
 
 /// One task at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +132,8 @@ impl OutputChannel {
     pub(crate) fn all(partitions: &[PartitionHandle]) -> Vec<Self> {
         let channels = partitions.iter().flat_map(|partition| {
             (0..).zip(partition.outgoing()).map(|(subpartition, outgoing)| {
-                let Outgoing { records: records_out, bytes: bytes_out, queued_buffers, queued_bytes } = outgoing;
+                let SubpartitionStats { records: records_out, bytes: bytes_out, queued_buffers, queued_bytes } =
+                    outgoing;
                 let partition = partition.id().get();
                 Self { partition, subpartition, buffers: queued_buffers, bytes: queued_bytes, records_out, bytes_out }
             })

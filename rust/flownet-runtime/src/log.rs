@@ -87,12 +87,12 @@ pub enum LogLevel {
 /// What one process says of one job.
 #[derive(Debug, Default)]
 pub struct Log {
-    held: Mutex<Held>,
+    held: Mutex<LogBuffer>,
     has_room: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct LogBuffer {
     entries: VecDeque<LogEntry>,
     bytes: usize,
     dropped: u64,
@@ -102,7 +102,7 @@ struct Held {
 
 /// What was taken out of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct DrainedLog {
     /// In their order.
     pub entries: Vec<LogEntry>,
     /// Entries that had no room, since the time before.
@@ -149,7 +149,7 @@ impl Log {
 
     /// Adds an entry as soon as there is room.
     pub fn say_when_there_is_room(&self, entry: LogEntry) {
-        let must_wait = |held: &mut Held| held.is_full() && !held.is_closed;
+        let must_wait = |held: &mut LogBuffer| held.is_full() && !held.is_closed;
         let mut held = self.has_room.wait_while(self.lock(), must_wait).unwrap_or_else(PoisonError::into_inner);
         if held.is_full() {
             held.dropped += 1;
@@ -165,9 +165,9 @@ impl Log {
     }
 
     /// Takes the first entries, of `most_bytes` together and one more.
-    pub fn take(&self, most_bytes: usize) -> Said {
+    pub fn take(&self, most_bytes: usize) -> DrainedLog {
         let mut held = self.lock();
-        let mut said = Said { entries: Vec::new(), dropped: std::mem::take(&mut held.dropped) };
+        let mut said = DrainedLog { entries: Vec::new(), dropped: std::mem::take(&mut held.dropped) };
         let mut bytes = 0;
         while bytes < most_bytes
             && let Some(entry) = held.entries.pop_front()
@@ -197,7 +197,7 @@ impl Log {
         self.lock().is_closed = false;
     }
 
-    fn add(&self, mut held: MutexGuard<'_, Held>, entry: LogEntry) {
+    fn add(&self, mut held: MutexGuard<'_, LogBuffer>, entry: LogEntry) {
         held.bytes += entry.bytes();
         held.entries.push_back(entry);
         let listener = held.listener.clone();
@@ -205,13 +205,13 @@ impl Log {
         listener.iter().for_each(Waker::wake_by_ref);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, LogBuffer> {
         // A queue and its size, changed together: whole even after a panic.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl LogBuffer {
     fn is_full(&self) -> bool {
         self.bytes >= MOST_BYTES
     }
@@ -226,14 +226,14 @@ static PROCESS: Mutex<Option<Arc<Log>>> = Mutex::new(None);
 
 /// Where the calling thread speaks, until it is dropped; then as before.
 #[derive(Debug)]
-pub struct Entered(Option<(Arc<Log>, Option<Speaker>)>);
+pub struct SpeakerScope(Option<(Arc<Log>, Option<Speaker>)>);
 
 /// What the calling thread says goes to `log`, as of `speaker`.
-pub fn enter(log: Arc<Log>, speaker: Option<Speaker>) -> Entered {
-    Entered(HERE.replace(Some((log, speaker))))
+pub fn enter(log: Arc<Log>, speaker: Option<Speaker>) -> SpeakerScope {
+    SpeakerScope(HERE.replace(Some((log, speaker))))
 }
 
-impl Drop for Entered {
+impl Drop for SpeakerScope {
     fn drop(&mut self) {
         HERE.set(self.0.take());
     }
@@ -286,7 +286,7 @@ mod tests {
         LogEntry::now(None, LogKind::Stdout, text)
     }
 
-    fn texts(said: &Said) -> Vec<&str> {
+    fn texts(said: &DrainedLog) -> Vec<&str> {
         said.entries.iter().map(|entry| entry.text.as_str()).collect()
     }
 
@@ -317,7 +317,7 @@ mod tests {
         (0..3).for_each(|_| log.say(line("lost")));
         let said = log.take(usize::MAX);
         assert_eq!((said.entries.len(), said.dropped), (entries, 3));
-        assert_eq!(log.take(usize::MAX), Said::default());
+        assert_eq!(log.take(usize::MAX), DrainedLog::default());
     }
 
     #[test]

@@ -41,11 +41,11 @@ pub enum Mail {
 /// The letter box of one task. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Mailbox {
-    shared: Arc<Shared>,
+    shared: Arc<MailboxShared>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct MailboxShared {
     // Beside the queue because waits deep inside user code look at it where no letter can be handled.
     raised: AtomicU8,
     has_mail: AtomicBool,
@@ -113,8 +113,8 @@ impl Mailbox {
     }
 
     /// What others ring when they have something for an operator.
-    pub fn bell(&self) -> Bell {
-        Bell { mailbox: self.clone() }
+    pub fn bell(&self) -> TaskWaker {
+        TaskWaker { mailbox: self.clone() }
     }
 
     /// Ends the batch that the task is at, and wakes it: something wants its attention between two records.
@@ -134,11 +134,11 @@ impl Mailbox {
 
 /// Rung by whoever has something for an operator of the task, from any thread. Clones ring the same task.
 #[derive(Clone, Debug)]
-pub struct Bell {
+pub struct TaskWaker {
     mailbox: Mailbox,
 }
 
-impl Bell {
+impl TaskWaker {
     /// Wakes the task, which then calls [`Chain::on_arrived`](crate::Chain::on_arrived). Ring once for all that has
     /// gathered since the operator last looked.
     pub fn ring(&self) {
@@ -172,7 +172,7 @@ const ATTENTION: u8 = 2;
 /// Tells whether the task was told to stop. Cheap enough to ask for each record.
 #[derive(Clone, Debug)]
 pub struct CancelToken {
-    shared: Arc<Shared>,
+    shared: Arc<MailboxShared>,
 }
 
 impl CancelToken {

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::contention::Look;
 use crate::late_splits::LateSplits;
 use crate::latency::Latencies;
-use crate::ledger::{TimeLedger, TimeShares, TimeState};
 use crate::operator_counts::{OperatorCounters, OperatorCounts};
-use crate::tally::Tally;
+use crate::state_stats::StateStats;
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, wall_clock_ms};
+use crate::time_accounting::{TimeAccounting, TimeShares, TimeState};
 use crate::user_metrics::UserMetrics;
 use crate::watermark::{Alignment, OutOfOrderCounts, StepMonitor};
 use crate::work::{Mark, Work};
@@ -22,7 +22,7 @@ use crate::work::{Mark, Work};
 #[derive(Debug)]
 pub struct TaskMetrics {
     started: Instant,
-    time: TimeLedger,
+    time: TimeAccounting,
     // What the ledger runs, for the task's thread alone: the clock is not read to go on as before.
     state: AtomicU8,
     // What its thread works on while it is busy.
@@ -71,7 +71,7 @@ impl TaskMetrics {
     pub fn new() -> Self {
         Self {
             started: Instant::now(),
-            time: TimeLedger::new(TimeState::Idle, 0),
+            time: TimeAccounting::new(TimeState::Idle, 0),
             state: AtomicU8::new(TimeState::Idle.index() as u8),
             work: AtomicU8::new(Work::Rust as u8),
             thread: AtomicU32::new(0),
@@ -269,7 +269,7 @@ impl TaskMetrics {
     }
 
     /// What the operators hold now.
-    pub(crate) fn set_tally(&self, tally: Tally) {
+    pub(crate) fn set_tally(&self, tally: StateStats) {
         self.tally.set(tally);
     }
 
@@ -288,7 +288,7 @@ impl TaskMetrics {
     /// anything to be counted.
     pub(crate) fn wants_tally(&self) -> bool {
         self.tally.is_old.swap(false, Ordering::Relaxed)
-            && (self.tally.is_expected.swap(false, Ordering::Relaxed) || self.tally.now() != Tally::default())
+            && (self.tally.is_expected.swap(false, Ordering::Relaxed) || self.tally.now() != StateStats::default())
     }
 
     /// Event time has come so far.
@@ -432,17 +432,17 @@ impl TaskMetrics {
 #[derive(Debug, Default)]
 struct TallyBoard {
     // Taken a few times a second.
-    tally: Mutex<Tally>,
+    tally: Mutex<StateStats>,
     is_old: AtomicBool,
     is_expected: AtomicBool,
 }
 
 impl TallyBoard {
-    fn set(&self, tally: Tally) {
+    fn set(&self, tally: StateStats) {
         *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
     }
 
-    fn now(&self) -> Tally {
+    fn now(&self) -> StateStats {
         *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -481,7 +481,7 @@ pub struct MetricsSnapshot {
     /// How far event time has come, and who came too late for it.
     pub event_time: EventTimeSnapshot,
     /// What its operators hold and have before them.
-    pub tally: Tally,
+    pub tally: StateStats,
     /// Wall time by what it was spent on.
     pub time: TimeShares,
 }
@@ -652,7 +652,7 @@ mod tests {
         let metrics = TaskMetrics::new();
         metrics.begin_work();
         assert!(!metrics.wants_tally(), "it has nothing to be counted");
-        let mut tally = Tally::default();
+        let mut tally = StateStats::default();
         tally.add_keys(0);
         metrics.set_tally(tally);
         assert!(!metrics.wants_tally(), "it has just been counted");

@@ -13,13 +13,13 @@ use crate::metrics::bump;
 
 /// What one operator, or one way out of the task, was given. The task's thread writes it, anyone may read it.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct InputCounts {
     records: AtomicU64,
     /// Beyond one for each record; below zero it wraps.
     more_rows: AtomicU64,
 }
 
-impl Taken {
+impl InputCounts {
     /// One more record, of so many rows.
     #[inline]
     pub(crate) fn add(&self, rows: u64) {
@@ -34,10 +34,10 @@ impl Taken {
         self.records.load(Ordering::Relaxed) == 0
     }
 
-    fn read(&self) -> Flowed {
+    fn read(&self) -> EdgeCounts {
         let records = self.records.load(Ordering::Relaxed);
         let more_rows = self.more_rows.load(Ordering::Relaxed).cast_signed();
-        Flowed { records, rows: records.saturating_add_signed(more_rows) }
+        EdgeCounts { records, rows: records.saturating_add_signed(more_rows) }
     }
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct OperatorCounters {
 
 #[derive(Debug)]
 pub(crate) struct OperatorCounter {
-    pub(crate) taken: Arc<Taken>,
+    pub(crate) taken: Arc<InputCounts>,
     /// The first way of each tag, and of those without one.
-    pub(crate) ways: Vec<Arc<Taken>>,
+    pub(crate) ways: Vec<Arc<InputCounts>>,
 }
 
 impl OperatorCounters {
@@ -68,7 +68,7 @@ impl OperatorCounters {
 impl OperatorCounter {
     fn read(&self) -> OperatorCounts {
         let taken = self.taken.read();
-        let given = self.ways.iter().map(|way| way.read()).reduce(Flowed::and);
+        let given = self.ways.iter().map(|way| way.read()).reduce(EdgeCounts::and);
         OperatorCounts { taken, given }
     }
 }
@@ -77,21 +77,21 @@ impl OperatorCounter {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OperatorCounts {
     /// What it was given by those before it; nothing of a source.
-    pub taken: Flowed,
+    pub taken: EdgeCounts,
     /// What it handed to those behind it; none of an operator that nobody is behind.
-    pub given: Option<Flowed>,
+    pub given: Option<EdgeCounts>,
 }
 
 /// What has gone one way.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Flowed {
+pub struct EdgeCounts {
     /// Records. In a stream of rows each is some rows.
     pub records: u64,
     /// Rows of these: an array has many, most objects are one.
     pub rows: u64,
 }
 
-impl Flowed {
+impl EdgeCounts {
     /// What went this way and another.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -109,21 +109,21 @@ impl Flowed {
 mod tests {
     use super::*;
 
-    fn flowed(records: u64, rows: u64) -> Flowed {
-        Flowed { records, rows }
+    fn flowed(records: u64, rows: u64) -> EdgeCounts {
+        EdgeCounts { records, rows }
     }
 
     #[test]
     fn a_record_of_many_rows_or_none_is_one_record() {
-        let taken = Taken::default();
+        let taken = InputCounts::default();
         [1, 0, 1000].into_iter().for_each(|rows| taken.add(rows));
         assert_eq!(taken.read(), flowed(3, 1001));
     }
 
     #[test]
     fn an_operator_gives_what_the_first_way_of_each_tag_took() {
-        let [head, next, late, sink]: [Arc<Taken>; 4] = Default::default();
-        let counter = |taken: &Arc<Taken>, ways: &[&Arc<Taken>]| OperatorCounter {
+        let [head, next, late, sink]: [Arc<InputCounts>; 4] = Default::default();
+        let counter = |taken: &Arc<InputCounts>, ways: &[&Arc<InputCounts>]| OperatorCounter {
             taken: Arc::clone(taken),
             ways: ways.iter().map(|way| Arc::clone(way)).collect(),
         };

@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 
 use flownet_core::keygroup::hash_key;
 use flownet_core::record::writer::{Emit, RecordWriter};
-use flownet_core::subpartition::Overtaken;
+use flownet_core::subpartition::OvertakenData;
 use flownet_core::{Barrier, CheckpointId, CustomEvent, Event, Round, SubpartitionIndex, Target};
 use flownet_net::{Inlets, ThreadParker};
 use rustix::time::ClockId;
 
 use crate::error::TaskError;
-use crate::ledger::{Lack, TimeShares, TimeState};
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
 use crate::processor::{TimeSpent, cpu_time, queued};
 use crate::source::Pace;
 use crate::time::TimeSignal;
+use crate::time_accounting::{BackpressureCause, TimeShares, TimeState};
 
 /// The outputs of one task, one for each edge that leaves it, in the order of
 /// [`TaskSpec::outputs`](crate::spec::TaskSpec::outputs).
@@ -111,7 +111,7 @@ impl Outputs {
 
     /// Sends a barrier to every reader of every output, ahead of what is queued; says for each output and subpartition what
     /// that was.
-    pub(crate) fn overtake(&mut self, barrier: Barrier) -> Result<Vec<Vec<Overtaken>>, TaskError> {
+    pub(crate) fn overtake(&mut self, barrier: Barrier) -> Result<Vec<Vec<OvertakenData>>, TaskError> {
         self.wait()?;
         let event = Event::Barrier(barrier);
         self.writers.iter_mut().map(|writer| Ok(writer.overtake(&event)?)).collect()
@@ -119,7 +119,7 @@ impl Outputs {
 
     /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued, where it is queued; says for each
     /// output and subpartition what that was.
-    pub(crate) fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<Vec<Overtaken>> {
+    pub(crate) fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<Vec<OvertakenData>> {
         self.writers.iter_mut().map(|writer| writer.expire(checkpoint_id)).collect()
     }
 
@@ -258,11 +258,11 @@ impl Outputs {
 
     /// What the output that holds the task up has too little of: the first one with a record that blocks, or that is not
     /// available.
-    pub(crate) fn lack(&self) -> Lack {
+    pub(crate) fn lack(&self) -> BackpressureCause {
         let blocked = self.writers.iter().find(|writer| writer.is_blocked());
         let waiting = blocked.or_else(|| self.writers.iter().find(|writer| !writer.is_available()));
         let lacks_segments = waiting.is_some_and(|writer| writer.partition().lacks_segments());
-        if lacks_segments { Lack::Pool } else { Lack::Credit }
+        if lacks_segments { BackpressureCause::Pool } else { BackpressureCause::Credit }
     }
 
     /// Counters of the task.

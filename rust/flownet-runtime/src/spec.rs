@@ -13,9 +13,9 @@ use flownet_core::PartitionId;
 use flownet_core::channel::ChannelControl;
 use serde::{Deserialize, Serialize};
 
-pub use self::operator::{Codec, Field, FilePath, Fold, LineFormat, OperatorKind, ProcessInputs, Undecodable};
+pub use self::operator::{Codec, Field, FilePath, Fold, InvalidUtf8, LineFormat, OperatorKind, ProcessInputs};
 pub use self::rows::{RowFormat, RowsJoin, RowsKind, RowsLate, RowsRank};
-pub use self::window::{TriggerSpec, TriggerWhen, WindowAssign, WindowSpec, zone_named};
+pub use self::window::{TriggerSpec, TriggerWhen, WindowAssigner, WindowSpec, zone_named};
 use crate::source::RateLimit;
 
 /// One subtask of one vertex of the job: a chain of operators with its inputs and outputs.

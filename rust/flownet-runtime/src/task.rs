@@ -35,17 +35,17 @@ use flownet_core::partition::PartitionHandle;
 use flownet_memory::BufferPool;
 use flownet_net::{Inlets, ThreadParker};
 
-pub(crate) use self::checkpoints::Taken;
+pub(crate) use self::checkpoints::PendingSnapshot;
 pub(crate) use self::markers::Markers;
-use crate::chain::{Awaited, Chain, SourceStatus, TaskContext};
+use crate::chain::{AwaitedInput, Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::{Arrival, Signal, TaskInput};
-use crate::ledger::TimeState;
 use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
-use crate::snapshot::{Checkpointing, Edges, Progress};
+use crate::snapshot::{CheckpointContext, Edges, Progress};
 use crate::source::Turn;
 use crate::time::{END_OF_TIME_MS, TimeSignal};
+use crate::time_accounting::TimeState;
 
 /// Longest sleep towards a timer: the wall clock may be set meanwhile.
 const MAX_TIMER_SLEEP: Duration = Duration::from_secs(1);
@@ -67,19 +67,19 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     /// Somebody has rung for an operator.
     pub(crate) has_arrived: bool,
     /// What is to come by the input: what others sent does not go before it for ever.
-    pub(crate) awaited: Awaited,
+    pub(crate) awaited: AwaitedInput,
     /// It is the input's turn.
     pub(crate) is_inputs_turn: bool,
     /// The source was told to end, and whether with everything that waits for time.
     pub(crate) source_end: Option<bool>,
     /// None without checkpoints.
-    pub(crate) checkpointing: Option<Checkpointing>,
+    pub(crate) checkpointing: Option<CheckpointContext>,
     /// The same, once the task runs.
     pub(crate) progress: Option<Progress>,
     /// What is kept of its channels is called so.
     pub(crate) edges: Edges,
     /// A snapshot that was taken, of a checkpoint whose barriers have not all come.
-    pub(crate) taken: Option<Taken>,
+    pub(crate) taken: Option<PendingSnapshot>,
     /// Of a source that emits some.
     pub(crate) markers: Option<Markers>,
     /// There are no more data to come, and the chain is not done with those it had: `drain` of that end.
@@ -200,7 +200,7 @@ impl<C: Chain + ?Sized> Task<C> {
         // A chain that is full takes no input in its turn either, and what has arrived may be all that it waits for.
         if self.has_arrived && (!std::mem::take(&mut self.is_inputs_turn) || self.chain.is_full()) {
             self.has_arrived = false;
-            self.is_inputs_turn = self.awaited != Awaited::Nothing;
+            self.is_inputs_turn = self.awaited != AwaitedInput::Nothing;
             self.switch(TimeState::Busy);
             self.chain.on_arrived(self.cx.clock.now_ms(), &mut self.outputs)?;
             return Ok(Step::More);
@@ -308,10 +308,10 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    fn await_input(&mut self, awaited: Awaited) {
+    fn await_input(&mut self, awaited: AwaitedInput) {
         // A stop is waited for to the last; but sources that were told to drain before it end by that order.
         let is_stopped = self.input.is_some() && self.source_end == Some(false);
-        self.awaited = if is_stopped { Awaited::Stop } else { awaited };
+        self.awaited = if is_stopped { AwaitedInput::Stop } else { awaited };
         self.chain.await_input(self.awaited);
     }
 

@@ -60,9 +60,9 @@ pub struct Generator {
 
 /// What there is to tell, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Generated([Option<TimeSignal>; 2]);
+pub struct GeneratedSignals([Option<TimeSignal>; 2]);
 
-impl Generated {
+impl GeneratedSignals {
     /// In order.
     pub fn signals(&self) -> impl Iterator<Item = TimeSignal> {
         self.0.into_iter().flatten()
@@ -127,7 +127,7 @@ impl Generator {
     }
 
     /// A period is over. Time in which records cannot be sent on is no sign of there being none.
-    pub fn on_period(&mut self, now_ms: i64, is_available: bool) -> Generated {
+    pub fn on_period(&mut self, now_ms: i64, is_available: bool) -> GeneratedSignals {
         let begun_ms = self.period_ms.map_or(now_ms, |due_ms| due_ms - PERIOD_MS);
         let passed_ms = now_ms.saturating_sub(begun_ms).clamp(0, 2 * PERIOD_MS);
         self.period_ms = Some(now_ms.saturating_add(PERIOD_MS));
@@ -154,22 +154,22 @@ impl Generator {
     }
 
     /// What is to be told where somebody says this.
-    pub fn said(&mut self, signal: TimeSignal) -> Generated {
+    pub fn said(&mut self, signal: TimeSignal) -> GeneratedSignals {
         match signal {
-            TimeSignal::Idle(idle) if idle == self.is_idle => Generated::default(),
+            TimeSignal::Idle(idle) if idle == self.is_idle => GeneratedSignals::default(),
             TimeSignal::Idle(idle) => {
                 self.is_idle = idle;
-                Generated([Some(signal), None])
+                GeneratedSignals([Some(signal), None])
             }
             TimeSignal::Watermark(timestamp_ms) => {
                 let timestamp_ms = timestamp_ms.min(END_OF_TIME_MS - 1);
                 if timestamp_ms <= self.told_ms {
-                    return Generated::default();
+                    return GeneratedSignals::default();
                 }
                 self.told_ms = timestamp_ms;
                 let back = std::mem::take(&mut self.is_idle).then_some(TimeSignal::Idle(false));
                 let told = Some(TimeSignal::Watermark(timestamp_ms));
-                Generated(if back.is_some() { [back, told] } else { [told, None] })
+                GeneratedSignals(if back.is_some() { [back, told] } else { [told, None] })
             }
         }
     }
@@ -184,7 +184,7 @@ fn behind(latest_ms: i64, delay_ms: u64) -> i64 {
 mod tests {
     use super::*;
 
-    fn told(generated: Generated) -> Vec<TimeSignal> {
+    fn told(generated: GeneratedSignals) -> Vec<TimeSignal> {
         generated.signals().collect()
     }
 

@@ -3,7 +3,7 @@
 //! The task's thread keeps a mark of what it works on: a plain store where a record comes, where a stage of the chain begins
 //! with it, and around each value that is encoded or decoded. Where a stage goes on behind one that it handed a record to, the
 //! mark may still be that one's, which in a chain of Python is the same. A timer of the process looks at the marks of all its
-//! tasks, and counts the busy time of each since it last looked as what it finds ([`TimeLedger`](crate::ledger::TimeLedger)).
+//! tasks, and counts the busy time of each since it last looked as what it finds ([`TimeAccounting`](crate::time_accounting::TimeAccounting)).
 //! So nothing reads a clock for a record, the parts of busy time sum to all of it, and each of them is an estimate.
 //!
 //! # How good it is
@@ -83,12 +83,12 @@ pub struct ThreadWork(OnceCell<Arc<TaskMetrics>>);
 impl ThreadWork {
     /// The thread works on this until the guard is dropped. Nothing where it is no task's.
     #[inline]
-    pub fn during(&self, work: Work) -> During<'_> {
+    pub fn during(&self, work: Work) -> WorkGuard<'_> {
         let metrics = match self.0.get() {
             Some(metrics) => Some(&**metrics),
             None => self.find(),
         };
-        During(metrics.map(|metrics| (metrics, metrics.begin(work))))
+        WorkGuard(metrics.map(|metrics| (metrics, metrics.begin(work))))
     }
 
     #[cold]
@@ -101,9 +101,9 @@ impl ThreadWork {
 /// Work that goes on until this is dropped. A guard, as code behind a call would have its result copied.
 #[must_use]
 #[derive(Debug)]
-pub struct During<'a>(Option<(&'a TaskMetrics, Mark)>);
+pub struct WorkGuard<'a>(Option<(&'a TaskMetrics, Mark)>);
 
-impl Drop for During<'_> {
+impl Drop for WorkGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some((metrics, before)) = self.0 {

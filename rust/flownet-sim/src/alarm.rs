@@ -11,23 +11,23 @@ use crate::action::Turn;
 
 /// The turns that are due, in the order in which they became so. May name some that are over already.
 #[derive(Default)]
-pub(crate) struct Awake(Mutex<VecDeque<Turn>>);
+pub(crate) struct DueTurns(Mutex<VecDeque<Turn>>);
 
 /// Wakes one turn.
 pub(crate) struct Alarm {
     turn: Turn,
     is_set: AtomicBool,
-    awake: Arc<Awake>,
+    awake: Arc<DueTurns>,
 }
 
-impl Awake {
+impl DueTurns {
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut VecDeque<Turn>) -> R) -> R {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Alarm {
-    pub(crate) fn new(turn: Turn, awake: &Arc<Awake>) -> Arc<Self> {
+    pub(crate) fn new(turn: Turn, awake: &Arc<DueTurns>) -> Arc<Self> {
         Arc::new(Self { turn, is_set: AtomicBool::new(false), awake: Arc::clone(awake) })
     }
 

@@ -26,21 +26,21 @@ use crate::world::World;
 /// The number.
 #[must_use]
 pub fn digest(world: &World) -> u64 {
-    let mut text = Renamed::default();
+    let mut text = AddressHasher::default();
     write!(text, "{world:?}").expect("writing to memory does not fail");
     text.finish()
 }
 
 /// Hashes text with every address in it replaced by the number of its first appearance.
 #[derive(Default)]
-struct Renamed {
+struct AddressHasher {
     hasher: DefaultHasher,
     names: HashMap<u64, u64>,
     plain: Vec<u8>,
     address: Option<u64>,
 }
 
-impl Renamed {
+impl AddressHasher {
     fn end_address(&mut self) {
         if let Some(address) = self.address.take() {
             let next = self.names.len() as u64;
@@ -56,7 +56,7 @@ impl Renamed {
     }
 }
 
-impl Write for Renamed {
+impl Write for AddressHasher {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
         while !rest.is_empty() {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> u64 {
-        let mut renamed = Renamed::default();
+        let mut renamed = AddressHasher::default();
         // As formatters do: in pieces.
         text.split_inclusive('x').for_each(|piece| renamed.write_str(piece).unwrap());
         renamed.finish()

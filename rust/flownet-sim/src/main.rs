@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use fastrand::Rng;
 use flownet_sim::cases::{large, small};
-use flownet_sim::schedule::{Chance, Run, run_seed};
+use flownet_sim::schedule::{Chance, SeedRun, run_seed};
 use flownet_sim::shrink::shorten;
 use flownet_sim::{Plan, World};
 
@@ -73,7 +73,7 @@ fn simulate(from: u64, count: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn report(seed: u64, run: &Run) {
+fn report(seed: u64, run: &SeedRun) {
     println!("seed {seed} fails. To repeat it: make simulate FROM={seed} SEEDS=1");
     println!("{:#?}", run.plan);
     let Some((schedule, failure)) = shorten(&run.plan, &run.schedule) else {

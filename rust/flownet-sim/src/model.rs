@@ -8,7 +8,7 @@
 //! - *All segments come home*, whenever everybody dies: checked in every state.
 //! - *Delivered*: a state in which nobody can do anything has nothing undelivered. So there is no deadlock and no lost
 //!   wake-up.
-//! - *No ring*: no state can be reached from itself ([`Explored::longest_path`] is finite). So every run comes to such an
+//! - *No ring*: no state can be reached from itself ([`ExplorationReport::longest_path`] is finite). So every run comes to such an
 //!   end, whoever gets a turn when: what is written is delivered eventually. (Stateright's own `eventually` would miss
 //!   runs that join others or go round.)
 
@@ -45,7 +45,7 @@ pub struct Proof {
 
 /// What an exploration found.
 #[derive(Clone, Debug)]
-pub struct Explored {
+pub struct ExplorationReport {
     /// Different states.
     pub states: usize,
     /// Steps from state to state.
@@ -88,7 +88,7 @@ struct Exploration {
 impl Proof {
     /// Explores every state, or up to the first that fails.
     #[must_use]
-    pub fn explore(&self) -> Explored {
+    pub fn explore(&self) -> ExplorationReport {
         let steps = Arc::new(Mutex::new(Vec::new()));
         let exploration = Exploration { proof: self.clone(), steps: Arc::clone(&steps) };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -102,7 +102,7 @@ impl Proof {
         });
         let steps = std::mem::take(&mut *steps.lock().unwrap_or_else(PoisonError::into_inner));
         let longest_path = longest_path(&steps);
-        Explored { states: checker.unique_state_count(), steps: steps.len(), longest_path, failure }
+        ExplorationReport { states: checker.unique_state_count(), steps: steps.len(), longest_path, failure }
     }
 
     /// The state that `path` leads to; its last step leads there from the state `from`.

@@ -10,7 +10,7 @@ use crate::world::World;
 
 /// A run of one seed.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct SeedRun {
     /// Where it ran.
     pub plan: Plan,
     /// What was decided, in order.
@@ -23,7 +23,7 @@ pub struct Run {
 
 /// Runs one seed, with a bug if one is to be found.
 #[must_use]
-pub fn run_seed(seed: u64, bug: Option<Bug>) -> Run {
+pub fn run_seed(seed: u64, bug: Option<Bug>) -> SeedRun {
     let mut rng = Rng::with_seed(seed);
     let plan = Plan { bug, ..Plan::random(&mut rng) };
     let mut schedule = Vec::new();
@@ -41,7 +41,7 @@ pub fn run_seed(seed: u64, bug: Option<Bug>) -> Run {
         Ok(actions) => (actions, None),
         Err(failure) => (schedule.len() as u64, Some(failure)),
     };
-    Run { plan, schedule, actions, failure }
+    SeedRun { plan, schedule, actions, failure }
 }
 
 /// Carries out a schedule and brings everything to its end.

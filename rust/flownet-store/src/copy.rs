@@ -15,8 +15,8 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt, PutPayload};
 
-use crate::claim::{Claim, PublishError};
 use crate::error::StoreError;
+use crate::fencing_token::{FencingToken, PublishError};
 use crate::files::{CheckpointStore, folder};
 use crate::log::Log;
 use crate::manifest::Manifest;
@@ -70,7 +70,7 @@ impl CheckpointStore {
     }
 }
 
-impl Claim {
+impl FencingToken {
     /// Copies a checkpoint of another place and publishes it, as the first of this generation.
     ///
     /// # Errors

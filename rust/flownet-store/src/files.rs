@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 use crate::keys::{self, FILE_VARIABLE, KEY_VARIABLE, StateKeys};
 use crate::private;
-use crate::sealed::{self, Broken, HEADER_BYTES, Kind};
-use crate::url::{self, Bucket, Place};
+use crate::sealed::{self, HEADER_BYTES, Kind, SealError};
+use crate::url::{self, Bucket, StorageLocation};
 
 /// The checkpoints of one job. Clones are of the same place.
 #[derive(Clone)]
@@ -114,12 +114,12 @@ impl CheckpointStore {
     pub fn open(url: &str) -> Result<Self, StoreError> {
         let refuse = |why: String| StoreError::Url { url: url.to_owned(), why };
         match url::place(url)? {
-            Place::Folder(folder) => {
+            StorageLocation::Folder(folder) => {
                 let made = private::make_folder(&folder);
                 made.map_err(|error| refuse(format!("cannot make the folder: {error}")))?;
                 Self::at(&folder).map_err(|error| refuse(error.to_string()))
             }
-            Place::Objects(bucket) => Self::in_bucket(url, &bucket),
+            StorageLocation::Objects(bucket) => Self::in_bucket(url, &bucket),
         }
     }
 
@@ -130,9 +130,9 @@ impl CheckpointStore {
     pub fn existing(url: &str) -> Result<Self, StoreError> {
         let refuse = |why: String| StoreError::Url { url: url.to_owned(), why };
         match url::place(url)? {
-            Place::Folder(folder) if !folder.is_dir() => Err(refuse("there is no such folder".into())),
-            Place::Folder(folder) => Self::at(&folder).map_err(|error| refuse(error.to_string())),
-            Place::Objects(bucket) => Self::in_bucket(url, &bucket),
+            StorageLocation::Folder(folder) if !folder.is_dir() => Err(refuse("there is no such folder".into())),
+            StorageLocation::Folder(folder) => Self::at(&folder).map_err(|error| refuse(error.to_string())),
+            StorageLocation::Objects(bucket) => Self::in_bucket(url, &bucket),
         }
     }
 
@@ -274,8 +274,10 @@ impl CheckpointStore {
     /// Compares what was read of a part with what the manifest says of it.
     pub(crate) fn check_digest(&self, part: &PartRef, bytes: &[u8]) -> Result<(), StoreError> {
         match &part.digest {
-            Some(digest) if *digest != digest_of(bytes) => Err(self.broken(&Path::from(&*part.file), Broken::Forged)),
-            None if self.signs() => Err(self.broken(&Path::from(&*part.file), Broken::Unsigned)),
+            Some(digest) if *digest != digest_of(bytes) => {
+                Err(self.broken(&Path::from(&*part.file), SealError::Forged))
+            }
+            None if self.signs() => Err(self.broken(&Path::from(&*part.file), SealError::Unsigned)),
             _ => Ok(()),
         }
     }
@@ -323,7 +325,7 @@ impl CheckpointStore {
     }
 
     /// The body of an object; none if there is none.
-    pub(crate) async fn read(&self, kind: Kind, path: &Path) -> Result<Option<Result<Vec<u8>, Broken>>, StoreError> {
+    pub(crate) async fn read(&self, kind: Kind, path: &Path) -> Result<Option<Result<Vec<u8>, SealError>>, StoreError> {
         let got = match self.store.get(path).await {
             Ok(got) => got.bytes().await,
             Err(Error::NotFound { .. }) => return Ok(None),
@@ -360,23 +362,23 @@ impl CheckpointStore {
         StoreError::Baseless { url: self.url.to_string(), uid: part.uid.clone(), state: part.name.clone() }
     }
 
-    pub(crate) fn broken(&self, path: &Path, broken: Broken) -> StoreError {
+    pub(crate) fn broken(&self, path: &Path, broken: SealError) -> StoreError {
         let why = match broken {
-            Broken::Damaged(why) => return self.damaged(path.as_ref(), &why),
-            Broken::Version(found) => {
+            SealError::Damaged(why) => return self.damaged(path.as_ref(), &why),
+            SealError::Version(found) => {
                 let (url, path) = (self.url.to_string(), path.to_string());
                 return StoreError::Version { url, path, found, known: sealed::FORMAT };
             }
-            Broken::Unsigned => format!(
+            SealError::Unsigned => format!(
                 "is not signed, and {KEY_VARIABLE} or {FILE_VARIABLE} is set. If you trust all of this storage, sign a copy: \
                  `flownet savepoint {} TARGET --sign`, and begin from that",
                 self.url
             ),
-            Broken::Signed => format!(
+            SealError::Signed => format!(
                 "is signed, and is read without a key: set {KEY_VARIABLE} or {FILE_VARIABLE} to the key of the job, and leave \
                  out --sign, which is for state that is not signed"
             ),
-            Broken::Forged => format!(
+            SealError::Forged => format!(
                 "has a signature that does not fit: it was changed, cut or moved, or it was signed with another key. Nothing \
                  of it was read. If the key has changed, put the old one behind the new one in {KEY_VARIABLE}; else begin \
                  from an older checkpoint or a savepoint that you trust"

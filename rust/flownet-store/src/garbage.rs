@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use object_store::path::Path;
 
-use crate::claim::{Claim, place_of};
 use crate::error::StoreError;
+use crate::fencing_token::{FencingToken, place_of};
 use crate::log;
 use crate::manifest::Manifest;
 
-impl Claim {
+impl FencingToken {
     /// The last [`sweep`](Self::sweep): nothing is published any more, so nothing is kept for a next checkpoint to build on.
     ///
     /// # Errors

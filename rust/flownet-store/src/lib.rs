@@ -26,9 +26,9 @@
 //! or not there and is created only if it is not there.
 #![forbid(unsafe_code)]
 
-mod claim;
 mod copy;
 mod error;
+mod fencing_token;
 mod files;
 mod garbage;
 mod keys;
@@ -45,10 +45,10 @@ mod url;
 #[cfg(test)]
 mod tests;
 
-pub use self::claim::{Claim, PublishError};
 pub use self::error::StoreError;
+pub use self::fencing_token::{FencingToken, PublishError};
 pub use self::files::{CheckpointStore, PartRef, SnapshotName, SnapshotWriter, TaskSnapshot};
 pub use self::keys::{FILE_VARIABLE, KEY_VARIABLE, KeyError, StateKeys};
 pub use self::lineage::Lineage;
-pub use self::listing::{Listed, Listing};
+pub use self::listing::{ListedCheckpoint, Listing};
 pub use self::manifest::{Manifest, OperatorEntry, TaskEntry};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::claim::place_of;
 use crate::error::StoreError;
+use crate::fencing_token::place_of;
 use crate::files::CheckpointStore;
 use crate::manifest::Manifest;
 
@@ -11,14 +11,14 @@ use crate::manifest::Manifest;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Those that can be read, the oldest first.
-    pub checkpoints: Vec<Listed>,
+    pub checkpoints: Vec<ListedCheckpoint>,
     /// What is damaged of the log, and of checkpoints.
     pub damage: Vec<StoreError>,
 }
 
 /// A checkpoint that was published, and whether it is the one to go on from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedCheckpoint {
     /// What it is made of.
     pub manifest: Manifest,
     /// Whether the next attempt goes on from it.
@@ -45,7 +45,7 @@ impl CheckpointStore {
             match self.manifest(generation, checkpoint).await {
                 Ok(Some(manifest)) => {
                     let is_last = last == Some((generation, checkpoint));
-                    listing.checkpoints.push(Listed { manifest, is_last });
+                    listing.checkpoints.push(ListedCheckpoint { manifest, is_last });
                 }
                 // A job that runs may delete one meanwhile; one that was never finished has no manifest.
                 Ok(None) => {}

@@ -9,8 +9,8 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
 
-use crate::claim::place_of;
 use crate::error::StoreError;
+use crate::fencing_token::place_of;
 use crate::files::CheckpointStore;
 use crate::sealed::{self, Kind};
 
@@ -37,7 +37,7 @@ pub(crate) struct Log {
 }
 
 /// What is at a place of the log.
-enum Found {
+enum LogSlot {
     Entry(Entry),
     Unreadable(StoreError),
     Gone,
@@ -45,7 +45,7 @@ enum Found {
 
 /// What became of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Appended {
+pub(crate) enum AppendOutcome {
     /// It is in the log, at the end.
     Done,
     /// The place was taken, or others have gone on beyond it.
@@ -108,16 +108,16 @@ impl CheckpointStore {
             }
             log.end = place + 1;
             match self.entry(place).await? {
-                Found::Entry(entry) => {
+                LogSlot::Entry(entry) => {
                     log.entries.push((place, entry));
                     // I1.
                     log.damage.take_if(|_| entry.checkpoint.is_some());
                 }
-                Found::Unreadable(error) => {
+                LogSlot::Unreadable(error) => {
                     tracing::debug!(place, %error, "an entry of the log is unreadable");
                     log.damage.get_or_insert(error);
                 }
-                Found::Gone => return Ok(None),
+                LogSlot::Gone => return Ok(None),
             }
         }
         if log.end == 0 && self.list(None).await?.iter().any(|path| place_of(path.as_ref()).is_some()) {
@@ -127,20 +127,20 @@ impl CheckpointStore {
         Ok(Some(log))
     }
 
-    async fn entry(&self, place: u64) -> Result<Found, StoreError> {
+    async fn entry(&self, place: u64) -> Result<LogSlot, StoreError> {
         let at = path(place);
         Ok(match self.read(Kind::Entry, &at).await? {
             Some(Ok(body)) => match serde_json::from_slice(&body) {
-                Ok(entry) => Found::Entry(entry),
-                Err(error) => Found::Unreadable(self.damaged(at.as_ref(), &error.to_string())),
+                Ok(entry) => LogSlot::Entry(entry),
+                Err(error) => LogSlot::Unreadable(self.damaged(at.as_ref(), &error.to_string())),
             },
-            Some(Err(broken)) => Found::Unreadable(self.broken(&at, broken)),
-            None => Found::Gone,
+            Some(Err(broken)) => LogSlot::Unreadable(self.broken(&at, broken)),
+            None => LogSlot::Gone,
         })
     }
 
     /// Appends an entry at `place`, which was the end of the log when it was read last.
-    pub(crate) async fn append(&self, place: u64, entry: Entry) -> Result<Appended, StoreError> {
+    pub(crate) async fn append(&self, place: u64, entry: Entry) -> Result<AppendOutcome, StoreError> {
         let at = path(place);
         let body = serde_json::to_vec(&entry).map_err(|error| self.damaged(at.as_ref(), &error.to_string()))?;
         let put = self.put_new(&at, sealed::seal(Kind::Entry, at.as_ref(), &body, &self.keys).into()).await;
@@ -148,14 +148,14 @@ impl CheckpointStore {
             Ok(_) => {}
             // By an entry of its own, where the store was asked twice because its first answer was lost.
             Err(Error::AlreadyExists { .. }) => match self.entry(place).await? {
-                Found::Entry(found) if found == entry => {}
-                _ => return Ok(Appended::Taken),
+                LogSlot::Entry(found) if found == entry => {}
+                _ => return Ok(AppendOutcome::Taken),
             },
             Err(error) => {
                 // It may be there all the same: whoever would take it for failed must know.
                 let found = self.entry(place).await;
                 return match found {
-                    Ok(Found::Entry(found)) if found == entry => Ok(Appended::Done),
+                    Ok(LogSlot::Entry(found)) if found == entry => Ok(AppendOutcome::Done),
                     Ok(_) | Err(_) => Err(self.io("write", &at, &error)),
                 };
             }
@@ -164,9 +164,9 @@ impl CheckpointStore {
         let last = self.list(Some(FOLDER)).await?.iter().filter_map(self::place).max();
         if last.is_some_and(|last| last > place) {
             self.store.delete(&at).await.map_err(|error| self.io("delete", &at, &error))?;
-            return Ok(Appended::Taken);
+            return Ok(AppendOutcome::Taken);
         }
-        Ok(Appended::Done)
+        Ok(AppendOutcome::Done)
     }
 }
 

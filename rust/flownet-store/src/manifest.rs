@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 
-use crate::claim::place_of;
 use crate::error::StoreError;
+use crate::fencing_token::place_of;
 use crate::files::{CheckpointStore, PartRef, folder};
-use crate::sealed::{Broken, Kind};
+use crate::sealed::{Kind, SealError};
 
 /// A checkpoint: everything that is needed to go on from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +123,6 @@ impl CheckpointStore {
     /// A signed manifest vouches for its parts, so it has digests of all of them.
     pub(crate) fn check_digests(&self, manifest: &Manifest) -> Result<(), StoreError> {
         let bare = manifest.parts().find(|part| self.signs() && part.digest.is_none());
-        bare.map_or(Ok(()), |part| Err(self.broken(&Path::from(part.file.as_str()), Broken::Unsigned)))
+        bare.map_or(Ok(()), |part| Err(self.broken(&Path::from(part.file.as_str()), SealError::Unsigned)))
     }
 }

@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum SealError {
     /// Torn, foreign, or changed.
     Damaged(String),
     /// Of this format.
@@ -71,40 +71,40 @@ pub(crate) fn seal(kind: Kind, path: &str, body: &[u8], keys: &StateKeys) -> Vec
 }
 
 /// The body of a whole object of this kind from a place, whose signature fits if there is a key.
-pub(crate) fn unseal<'a>(kind: Kind, path: &str, bytes: &'a [u8], keys: &StateKeys) -> Result<&'a [u8], Broken> {
+pub(crate) fn unseal<'a>(kind: Kind, path: &str, bytes: &'a [u8], keys: &StateKeys) -> Result<&'a [u8], SealError> {
     let format = bytes.get(8..12).and_then(|format| format.try_into().ok()).map(u32::from_le_bytes);
     match (keys.are_set(), format == Some(SIGNED_FORMAT)) {
         (false, false) => unseal_unsigned(kind, FORMAT, bytes),
-        (false, true) => Err(Broken::Signed),
-        (true, false) => Err(Broken::Unsigned),
+        (false, true) => Err(SealError::Signed),
+        (true, false) => Err(SealError::Unsigned),
         (true, true) => {
             let signed = bytes.len().checked_sub(SIGNATURE_BYTES).map(|end| bytes.split_at(end));
             let signed = signed.filter(|(bytes, signature)| keys.have_signed(path, bytes, signature));
-            signed.map_or(Err(Broken::Forged), |(bytes, _)| unseal_unsigned(kind, SIGNED_FORMAT, bytes))
+            signed.map_or(Err(SealError::Forged), |(bytes, _)| unseal_unsigned(kind, SIGNED_FORMAT, bytes))
         }
     }
 }
 
 /// The body of a snapshot, whose parts have digests in a manifest.
-pub(crate) fn unseal_snapshot(bytes: &[u8]) -> Result<&[u8], Broken> {
+pub(crate) fn unseal_snapshot(bytes: &[u8]) -> Result<&[u8], SealError> {
     unseal_unsigned(Kind::Snapshot, FORMAT, bytes)
 }
 
-fn unseal_unsigned(kind: Kind, known: u32, bytes: &[u8]) -> Result<&[u8], Broken> {
-    let damaged = |why: &str| Err(Broken::Damaged(why.to_owned()));
+fn unseal_unsigned(kind: Kind, known: u32, bytes: &[u8]) -> Result<&[u8], SealError> {
+    let damaged = |why: &str| Err(SealError::Damaged(why.to_owned()));
     let Some((head, body)) = bytes.split_at_checked(HEADER_BYTES) else {
-        return Err(Broken::Damaged(format!("it ends after {} bytes", bytes.len())));
+        return Err(SealError::Damaged(format!("it ends after {} bytes", bytes.len())));
     };
     if head[..8] != *kind.magic() {
         return damaged("it is something else");
     }
     let format = head[8..12].try_into().map_or(0, u32::from_le_bytes);
     if format != known {
-        return Err(Broken::Version(format));
+        return Err(SealError::Version(format));
     }
     let length = head[12..20].try_into().map_or(0, u64::from_le_bytes);
     if length != body.len() as u64 {
-        return Err(Broken::Damaged(format!("it has {} bytes of {length}", body.len())));
+        return Err(SealError::Damaged(format!("it has {} bytes of {length}", body.len())));
     }
     if head[20..] != crc32c::crc32c_append(crc32c::crc32c(&head[..20]), body).to_le_bytes() {
         return damaged("its checksum does not fit");
@@ -133,6 +133,6 @@ mod tests {
         assert!(unseal(Kind::Manifest, "a", &[&sealed[..], &sealed[..]].concat(), &none).is_err(), "doubled");
         let mut newer = sealed;
         newer[8] = 9;
-        assert_eq!(unseal(Kind::Manifest, "a", &newer, &none), Err(Broken::Version(9)));
+        assert_eq!(unseal(Kind::Manifest, "a", &newer, &none), Err(SealError::Version(9)));
     }
 }

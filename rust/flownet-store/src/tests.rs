@@ -11,7 +11,7 @@ use futures::TryStreamExt;
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use self::tearing::Tearing;
+use self::tearing::TearingStore;
 use super::*;
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -51,7 +51,7 @@ fn manifest(generation: u64, checkpoint: u64, tasks: Vec<TaskEntry>) -> Manifest
     }
 }
 
-async fn write(claim: &Claim, checkpoint: u64) -> Result<Manifest, StoreError> {
+async fn write(claim: &FencingToken, checkpoint: u64) -> Result<Manifest, StoreError> {
     let generation = claim.generation();
     let mut tasks = Vec::new();
     for task in 0..TASKS {
@@ -77,20 +77,20 @@ async fn check_content(store: &CheckpointStore, manifest: &Manifest) {
 
 /// One world: attempts that crash at a random step, some of them not dead but only left behind.
 struct World {
-    tearing: Arc<Tearing>,
+    tearing: Arc<TearingStore>,
     store: CheckpointStore,
     /// The last one that was confirmed, and those behind it of which nobody knows.
     confirmed: Option<(u64, u64)>,
     unknown: Vec<(u64, u64)>,
-    zombies: Vec<Claim>,
+    zombies: Vec<FencingToken>,
     rng: fastrand::Rng,
     published: u64,
 }
 
 impl World {
-    fn new(tearing: Tearing, seed: u64) -> Self {
+    fn new(tearing: TearingStore, seed: u64) -> Self {
         let tearing = Arc::new(tearing);
-        let store = CheckpointStore::over(Arc::<Tearing>::clone(&tearing), "memory", None);
+        let store = CheckpointStore::over(Arc::<TearingStore>::clone(&tearing), "memory", None);
         let (unknown, zombies, rng) = (Vec::new(), Vec::new(), fastrand::Rng::with_seed(seed));
         Self { tearing, store, confirmed: None, unknown, zombies, rng, published: 0 }
     }
@@ -146,7 +146,7 @@ impl World {
     }
 
     /// Those who were left behind publish nothing, whenever they try.
-    async fn zombies_try(&mut self, now: &Claim) {
+    async fn zombies_try(&mut self, now: &FencingToken) {
         let Some(zombie) = self.zombies.last_mut() else { return };
         let tearing = Arc::clone(&self.tearing);
         let tried = tearing.calmly(async {
@@ -170,12 +170,12 @@ impl World {
 
 #[test]
 fn whatever_step_it_crashes_at_a_job_goes_on_from_the_last_checkpoint_that_counted() {
-    crash_everywhere(Tearing::new);
+    crash_everywhere(TearingStore::new);
 }
 
 #[test]
 fn the_same_holds_in_an_object_store_that_loses_answers_and_is_busy_at_times() {
-    crash_everywhere(Tearing::remote);
+    crash_everywhere(TearingStore::remote);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn of_two_that_begin_at_the_same_place_one_has_the_right_though_answers_are_lost
     block_on(async {
         for seed in 0..SEEDS {
             let store = || {
-                let tearing = Tearing::remote(InMemory::new(), seed);
+                let tearing = TearingStore::remote(InMemory::new(), seed);
                 CheckpointStore::over(Arc::new(tearing), "memory", None)
             };
             let store = store();
@@ -195,7 +195,7 @@ fn of_two_that_begin_at_the_same_place_one_has_the_right_though_answers_are_lost
     });
 }
 
-fn crash_everywhere(tearing: fn(InMemory, u64) -> Tearing) {
+fn crash_everywhere(tearing: fn(InMemory, u64) -> TearingStore) {
     let (mut published, mut crashes) = (0, 0);
     let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
     block_on(async {
@@ -224,7 +224,7 @@ fn checkpoints_are_kept_in_a_folder_and_what_is_not_retained_goes() {
             claim.publish(&written).await.expect("room");
             claim.sweep(2).await.expect("nothing in the way");
         }
-        let numbers = |listed: &[Listed]| -> Vec<_> {
+        let numbers = |listed: &[ListedCheckpoint]| -> Vec<_> {
             listed.iter().map(|listed| (listed.manifest.checkpoint, listed.is_last)).collect()
         };
         let listed =
@@ -315,12 +315,12 @@ fn part_of(checkpoint: u64, is_of_changes: bool) -> StatePart {
 }
 
 /// A job of one task, whose snapshots build on one another.
-struct Builds {
-    claim: Claim,
+struct BuildsOn {
+    claim: FencingToken,
     lineage: Lineage,
 }
 
-impl Builds {
+impl BuildsOn {
     async fn publish(&mut self, checkpoint: u64, base: Option<u64>) -> Result<(), PublishError> {
         let name =
             SnapshotName { generation: self.claim.generation(), checkpoint, vertex: 0, subtask: 0, overtaken: false };
@@ -377,7 +377,7 @@ fn what_a_next_checkpoint_may_build_on_stays_and_it_builds_on_nothing_else() {
     block_on(async {
         let store = CheckpointStore::open(&folder.path().display().to_string()).expect("a place");
         let (claim, _) = store.claim().await.expect("nobody else");
-        let mut job = Builds { claim, lineage: Lineage::default() };
+        let mut job = BuildsOn { claim, lineage: Lineage::default() };
         job.publish(1, None).await.expect("room");
         job.publish(2, Some(1)).await.expect("room");
         // The task did not know yet that the second stands.
@@ -617,8 +617,8 @@ fn a_savepoint_that_was_given_up_at_any_step_is_none_and_is_taken_again() {
         let mut steps = 0;
         for seed in 0..4 {
             for step in 1.. {
-                let tearing = Arc::new(Tearing::new(InMemory::new(), seed));
-                let to = CheckpointStore::over(Arc::<Tearing>::clone(&tearing), "torn", None);
+                let tearing = Arc::new(TearingStore::new(InMemory::new(), seed));
+                let to = CheckpointStore::over(Arc::<TearingStore>::clone(&tearing), "torn", None);
                 tearing.crash_after(step);
                 if store.save(&written, &to).await.is_ok() {
                     break;

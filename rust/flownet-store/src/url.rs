@@ -6,7 +6,7 @@ use crate::error::StoreError;
 
 /// A place for checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StorageLocation {
     Folder(PathBuf),
     Objects(Bucket),
 }
@@ -22,7 +22,7 @@ pub(crate) struct Bucket {
 }
 
 /// The place that `given` names: a path, `file:` and an absolute one, or an object store, a bucket of it and a folder.
-pub(crate) fn place(given: &str) -> Result<Place, StoreError> {
+pub(crate) fn place(given: &str) -> Result<StorageLocation, StoreError> {
     let refuse = |why: String| Err(StoreError::Url { url: given.to_owned(), why });
     let path = match given.split_once(':') {
         Some(("file", rest)) => {
@@ -41,7 +41,7 @@ pub(crate) fn place(given: &str) -> Result<Place, StoreError> {
                 ));
             }
             let (scheme, name) = (scheme.to_owned(), name.to_owned());
-            return Ok(Place::Objects(Bucket { scheme, name, folder: folder.trim_matches('/').to_owned() }));
+            return Ok(StorageLocation::Objects(Bucket { scheme, name, folder: folder.trim_matches('/').to_owned() }));
         }
         Some((scheme @ ("abfs" | "http" | "https" | "hdfs"), _)) => {
             return refuse(format!("{scheme}: is not supported, only folders, s3:, gs: and az:"));
@@ -54,7 +54,7 @@ pub(crate) fn place(given: &str) -> Result<Place, StoreError> {
     if path.is_empty() {
         return refuse("it names no folder".into());
     }
-    std::path::absolute(Path::new(path)).map(Place::Folder).or_else(|error| refuse(error.to_string()))
+    std::path::absolute(Path::new(path)).map(StorageLocation::Folder).or_else(|error| refuse(error.to_string()))
 }
 
 #[cfg(test)]
@@ -64,16 +64,16 @@ mod tests {
     #[test]
     fn a_folder_is_a_path_or_a_url_of_a_file() {
         for given in ["file:///data/c", "file:/data/c", "/data/c", "/data/./c"] {
-            assert_eq!(place(given), Ok(Place::Folder(PathBuf::from("/data/c"))), "{given}");
+            assert_eq!(place(given), Ok(StorageLocation::Folder(PathBuf::from("/data/c"))), "{given}");
         }
-        let Ok(Place::Folder(relative)) = place("a:b") else { panic!("a name with a colon") };
+        let Ok(StorageLocation::Folder(relative)) = place("a:b") else { panic!("a name with a colon") };
         assert!(relative.is_absolute() && relative.ends_with("a:b"));
     }
 
     #[test]
     fn an_object_store_has_a_bucket_and_a_folder() {
         let bucket = |scheme: &str, name: &str, folder: &str| {
-            Ok(Place::Objects(Bucket { scheme: scheme.into(), name: name.into(), folder: folder.into() }))
+            Ok(StorageLocation::Objects(Bucket { scheme: scheme.into(), name: name.into(), folder: folder.into() }))
         };
         assert_eq!(place("s3://bucket/a/b/"), bucket("s3", "bucket", "a/b"));
         assert_eq!(place("gs://bucket"), bucket("gs", "bucket", ""));

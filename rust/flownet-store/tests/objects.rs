@@ -2,7 +2,7 @@
 #![cfg(feature = "cloud")]
 
 use flownet_runtime::snapshot::{Share, StatePart};
-use flownet_store::{CheckpointStore, Claim, Manifest, PublishError, SnapshotName, StoreError, TaskEntry};
+use flownet_store::{CheckpointStore, FencingToken, Manifest, PublishError, SnapshotName, StoreError, TaskEntry};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
@@ -14,7 +14,7 @@ fn content(checkpoint: u64) -> Vec<StatePart> {
     vec![part.clone(), part]
 }
 
-async fn write(claim: &Claim, checkpoint: u64) -> Manifest {
+async fn write(claim: &FencingToken, checkpoint: u64) -> Manifest {
     let generation = claim.generation();
     let name = SnapshotName { generation, checkpoint, vertex: 0, subtask: 0, overtaken: false };
     let mut writer = claim.store().begin_snapshot(name);

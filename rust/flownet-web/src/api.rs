@@ -45,7 +45,7 @@ impl App {
     }
 }
 
-pub(crate) type Shared = State<Arc<App>>;
+pub(crate) type SharedApp = State<Arc<App>>;
 pub(crate) type Answer<T> = Result<T, Refusal>;
 
 /// All that is answered.
@@ -77,7 +77,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
 }
 
 /// Asks who it is, and says of each answer how it may be used.
-async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
+async fn guarded(State(app): SharedApp, request: Request, next: Next) -> Response {
     let mut response = match app.guard.check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => match shown_in_address(&app.guard, &request) {
@@ -94,11 +94,11 @@ async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
 /// The token of `/?token=...`, if that is what is asked for and it is the right one.
 fn shown_in_address<'a>(guard: &'a Guard, request: &Request) -> Option<&'a str> {
     #[derive(Deserialize)]
-    struct Shown {
+    struct ShownDocument {
         token: String,
     }
     let is_page = request.uri().path() == "/";
-    let Query(shown) = Query::<Shown>::try_from_uri(request.uri()).ok().filter(|_| is_page)?;
+    let Query(shown) = Query::<ShownDocument>::try_from_uri(request.uri()).ok().filter(|_| is_page)?;
     guard.token.as_deref().filter(|_| guard.is_token(&shown.token))
 }
 
@@ -108,15 +108,15 @@ fn signed_in(guard: &Guard, token: &str) -> Response {
     ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
 }
 
-async fn about(State(app): Shared) -> Json<Value> {
+async fn about(State(app): SharedApp) -> Json<Value> {
     Json(json!({ "flownet": env!("CARGO_PKG_VERSION"), "actions": app.guard.allows_actions }))
 }
 
-async fn prometheus(State(app): Shared) -> Response {
+async fn prometheus(State(app): SharedApp) -> Response {
     ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], prometheus::text(&app.jobs)).into_response()
 }
 
-async fn jobs(State(app): Shared) -> Json<Value> {
+async fn jobs(State(app): SharedApp) -> Json<Value> {
     let shown = app.jobs.all();
     let mut newest_first: Vec<Value> = shown.iter().rev().map(|job| json!(JobEntry::of(job))).collect();
     if let Some(archive) = &app.archive {
@@ -128,7 +128,7 @@ async fn jobs(State(app): Shared) -> Json<Value> {
     Json(json!({ "jobs": newest_first }))
 }
 
-async fn job(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>> {
+async fn job(State(app): SharedApp, Path(id): Path<String>) -> Answer<Json<Value>> {
     if let Some(kept) = app.kept(&id, "job") {
         return Ok(Json(kept));
     }
@@ -143,7 +143,7 @@ struct SubtasksWanted {
 
 /// All of them, or those of one task: of a job with thousands, who looks at one task need not be sent the others.
 async fn subtasks(
-    State(app): Shared,
+    State(app): SharedApp,
     Path(id): Path<String>,
     wanted: Result<Query<SubtasksWanted>, QueryRejection>,
 ) -> Answer<Json<Value>> {
@@ -160,14 +160,14 @@ async fn subtasks(
     Ok(Json(json!(sample)))
 }
 
-async fn workers(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>> {
+async fn workers(State(app): SharedApp, Path(id): Path<String>) -> Answer<Json<Value>> {
     if let Some(kept) = app.kept(&id, "subtasks") {
         return Ok(Json(json!({ "workers": kept["workers"] })));
     }
     Ok(Json(json!({ "workers": find(&app, &id)?.view.sample().workers })))
 }
 
-async fn history(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>> {
+async fn history(State(app): SharedApp, Path(id): Path<String>) -> Answer<Json<Value>> {
     if let Some(kept) = app.kept(&id, "history") {
         return Ok(Json(kept));
     }
@@ -191,7 +191,7 @@ fn many() -> usize {
 }
 
 async fn log(
-    State(app): Shared,
+    State(app): SharedApp,
     Path(id): Path<String>,
     wanted: Result<Query<LogWanted>, QueryRejection>,
 ) -> Answer<Json<Value>> {
@@ -214,7 +214,7 @@ fn is_as_bad(entry: &Value, level: LogLevel) -> bool {
     serde_json::from_value::<LogLevel>(entry["level"].clone()).is_ok_and(|of| of >= level)
 }
 
-async fn plan(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>> {
+async fn plan(State(app): SharedApp, Path(id): Path<String>) -> Answer<Json<Value>> {
     if let Some(kept) = app.kept(&id, "plan") {
         return Ok(Json(kept));
     }
@@ -224,7 +224,7 @@ async fn plan(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>>
 /// A job again and again, until its end or that of the server. A client that does not read is not written for: the next is made when it took the
 /// one before.
 async fn events(
-    State(app): Shared,
+    State(app): SharedApp,
     Path(id): Path<String>,
 ) -> Answer<Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>> {
     if let Some(kept) = app.kept(&id, "job") {
@@ -261,7 +261,7 @@ async fn events(
     Ok(Sse::new(told.boxed()).keep_alive(KeepAlive::default()))
 }
 
-async fn cancel(State(app): Shared, Path(id): Path<String>) -> Answer<(StatusCode, Json<Value>)> {
+async fn cancel(State(app): SharedApp, Path(id): Path<String>) -> Answer<(StatusCode, Json<Value>)> {
     find(&app, &id)?.view.cancel();
     Ok((StatusCode::ACCEPTED, Json(json!({}))))
 }
@@ -274,7 +274,7 @@ struct Stop {
 }
 
 async fn stop(
-    State(app): Shared,
+    State(app): SharedApp,
     Path(id): Path<String>,
     body: Result<Json<Stop>, JsonRejection>,
 ) -> Answer<(StatusCode, Json<Value>)> {
@@ -287,7 +287,7 @@ async fn stop(
     Ok((StatusCode::ACCEPTED, Json(json!({}))))
 }
 
-async fn checkpoint(State(app): Shared, Path(id): Path<String>) -> Answer<(StatusCode, Json<Value>)> {
+async fn checkpoint(State(app): SharedApp, Path(id): Path<String>) -> Answer<(StatusCode, Json<Value>)> {
     find(&app, &id)?.view.trigger_checkpoint().map_err(|error| failed(&error))?;
     Ok((StatusCode::ACCEPTED, Json(json!({}))))
 }
@@ -299,7 +299,7 @@ struct TakeSavepoint {
 }
 
 async fn savepoint(
-    State(app): Shared,
+    State(app): SharedApp,
     Path(id): Path<String>,
     body: Result<Json<TakeSavepoint>, JsonRejection>,
 ) -> Answer<Json<Savepoint>> {

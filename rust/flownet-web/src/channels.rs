@@ -15,11 +15,11 @@ use axum::http::StatusCode;
 use flownet_cluster::{InputChannel, OutputChannel, TaskChannels};
 use serde::Serialize;
 
-use crate::api::{Answer, LONGEST_LOOK, Shared, find, numbers};
+use crate::api::{Answer, LONGEST_LOOK, SharedApp, find, numbers};
 use crate::error::Refusal;
 
 pub(crate) async fn channels(
-    State(app): Shared,
+    State(app): SharedApp,
     Path((id, task, subtask)): Path<(String, String, String)>,
 ) -> Answer<Json<ChannelsDocument>> {
     let job = find(&app, &id)?;
@@ -65,13 +65,13 @@ struct OutputDocument {
 
 /// What was seen of channels lately, the subtasks last that were looked at last.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
-    subtasks: VecDeque<Looked>,
+pub(crate) struct ChannelSamples {
+    subtasks: VecDeque<SampledSubtask>,
 }
 
 /// Two looks at one subtask.
 #[derive(Debug)]
-struct Looked {
+struct SampledSubtask {
     subtask: (u32, u32),
     before: Option<Counts>,
     latest: Counts,
@@ -86,7 +86,7 @@ struct Counts {
     outputs: Vec<(u64, u64)>,
 }
 
-impl Looks {
+impl ChannelSamples {
     /// What is to be shown of a look at a subtask, which is kept for the next.
     fn document(&mut self, subtask: (u32, u32), channels: TaskChannels) -> ChannelsDocument {
         let now = Counts::of(&channels);
@@ -112,9 +112,9 @@ impl Looks {
         let known = self.subtasks.iter().position(|looked| looked.subtask == subtask);
         let known = known.and_then(|at| self.subtasks.remove(at)).filter(|known| now.follows(&known.latest));
         let looked = match known {
-            None => Looked { subtask, before: None, latest: now.clone() },
+            None => SampledSubtask { subtask, before: None, latest: now.clone() },
             Some(known) if now.age - known.latest.age < SHORTEST => known,
-            Some(known) => Looked { subtask, before: Some(known.latest), latest: now.clone() },
+            Some(known) => SampledSubtask { subtask, before: Some(known.latest), latest: now.clone() },
         };
         let before = looked.before.clone();
         self.subtasks.push_back(looked);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     /// The rates of records in; the others must agree with it.
-    fn rate(looks: &mut Looks, subtask: u32, channels: TaskChannels) -> Option<f64> {
+    fn rate(looks: &mut ChannelSamples, subtask: u32, channels: TaskChannels) -> Option<f64> {
         let document = looks.document((0, subtask), channels);
         let (input, output) = (&document.inputs[0], &document.outputs[0]);
         let rate = input.records_in_per_second;
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_since_the_last_look_that_is_long_enough_ago_and_not_too_long() {
-        let mut looks = Looks::default();
+        let mut looks = ChannelSamples::default();
         let mut rates = |age_ms, counted| rate(&mut looks, 0, channels(1, age_ms, counted));
         assert_eq!(rates(1000, 100), None, "the first look");
         assert_eq!(rates(1400, 140), None, "too soon behind it");
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_restart_begins_anew() {
-        let mut looks = Looks::default();
+        let mut looks = ChannelSamples::default();
         assert_eq!(rate(&mut looks, 0, channels(1, 1000, 100)), None);
         assert_eq!(rate(&mut looks, 0, channels(2, 2000, 150)), None, "of another attempt, though it is older");
         assert_eq!(rate(&mut looks, 0, channels(2, 3000, 160)), Some(10.0));
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn several_subtasks_are_kept_and_of_too_many_those_looked_at_last() {
-        let mut looks = Looks::default();
+        let mut looks = ChannelSamples::default();
         for subtask in 0..16 {
             assert_eq!(rate(&mut looks, subtask, channels(1, 1000, 0)), None);
         }

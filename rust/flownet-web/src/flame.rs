@@ -11,20 +11,20 @@ use axum::http::StatusCode;
 use flownet_cluster::{FlameOrder, NoFlame, TaskFlame};
 use serde::Deserialize;
 
-use crate::api::{Answer, LONGEST_LOOK, Shared, find, numbers};
+use crate::api::{Answer, LONGEST_LOOK, SharedApp, find, numbers};
 use crate::error::Refusal;
 use crate::jobs::ShownJob;
 
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct FlameRequest {
     samples: Option<String>,
     every_ms: Option<String>,
 }
 
 pub(crate) async fn flame(
-    State(app): Shared,
+    State(app): SharedApp,
     Path((id, task, subtask)): Path<(String, String, String)>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<FlameRequest>, QueryRejection>,
 ) -> Answer<Json<TaskFlame>> {
     let job = find(&app, &id)?;
     let (task, subtask) = numbers(&task, &subtask)?;
@@ -49,9 +49,9 @@ pub(crate) async fn flame(
     }
 }
 
-fn order(asked: Result<Query<Asked>, QueryRejection>) -> Answer<FlameOrder> {
+fn order(asked: Result<Query<FlameRequest>, QueryRejection>) -> Answer<FlameOrder> {
     let refused = |why: String| Refusal::new(StatusCode::BAD_REQUEST, why);
-    let Query(Asked { samples, every_ms }) = asked.map_err(|error| refused(error.body_text()))?;
+    let Query(FlameRequest { samples, every_ms }) = asked.map_err(|error| refused(error.body_text()))?;
     let number = |name: &str, text: Option<String>, default: u64| match text {
         None => Ok(default),
         Some(text) => text.parse().map_err(|_| refused(format!("{name} = {text:?} is to be a whole number"))),

@@ -6,17 +6,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use flownet_cluster::{JobState, JobView};
 
-use crate::channels::Looks;
+use crate::channels::ChannelSamples;
 use crate::history::{History, HistoryDocument};
 
 /// All that are shown, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
-    shown: Mutex<Shown>,
+    shown: Mutex<JobSummary>,
 }
 
 #[derive(Debug, Default)]
-struct Shown {
+struct JobSummary {
     /// Of the last one.
     number: u64,
     jobs: Vec<Arc<ShownJob>>,
@@ -31,7 +31,7 @@ pub(crate) struct ShownJob {
     pub(crate) began_ms: u64,
     pub(crate) view: JobView,
     /// What was seen of channels, for whose turn it is to look at them.
-    pub(crate) looks: tokio::sync::Mutex<Looks>,
+    pub(crate) looks: tokio::sync::Mutex<ChannelSamples>,
     /// Whose turn it is to sample a subtask.
     pub(crate) sampling: tokio::sync::Mutex<()>,
     history: Mutex<History>,
@@ -70,7 +70,7 @@ impl Jobs {
         self.lock().jobs.iter().find(|job| job.id == id).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
+    fn lock(&self) -> MutexGuard<'_, JobSummary> {
         // A list of jobs, changed in one step: whole even after a panic.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use flownet_cluster::{
     JobSample, JobState, JobStatus, JobView, OperatorReport, TaskSample, UserMetric, VertexReport, WorkerSample,
 };
-use flownet_runtime::ledger::TimeShares;
+use flownet_runtime::time_accounting::TimeShares;
 use flownet_runtime::user_metrics::DistributionSnapshot;
 
 use crate::latency::{self, LatencySpread};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::task::Poll;
 use std::time::Duration;
 
-use flownet_core::wire::{ControlFrame, Decoded, ErrorCode, ErrorScope, WireLimits, decode};
+use flownet_core::wire::{ControlFrame, DecodeResult, ErrorCode, ErrorScope, WireLimits, decode};
 use flownet_core::{
     Backlog, ChannelId, Credit, Event, ExchangeError, PartitionId, Selector, SubpartitionIndex, Target,
 };
@@ -260,7 +260,7 @@ async fn strangers_on_the_data_port_are_turned_away_while_the_exchange_goes_on()
         stream.write_all(&garbage).await.unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.unwrap();
-        let Ok(Decoded::Control { frame, .. }) = decode(&answer, &WireLimits::for_segments(0)) else {
+        let Ok(DecodeResult::Control { frame, .. }) = decode(&answer, &WireLimits::for_segments(0)) else {
             panic!("{answer:?}")
         };
         let is_why =

@@ -88,7 +88,7 @@ def test_a_job_that_stands_still_in_its_calls_is_stopped_and_gone_on_with(ordere
         env = fn.Environment(parallelism=1, buffer_timeout="5ms")
         env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
         strategy: Any = fn.WatermarkStrategy.for_monotonous_timestamps()
-        timed = env.from_resumable(numbers).assign_timestamps_and_watermarks(
+        timed = env.from_generator(numbers).assign_timestamps_and_watermarks(
             strategy.with_timestamp_assigner(lambda value: 1000 * value)
         )
         called = timed.rebalance().map_async(wait, capacity=50, ordered=ordered, timeout=None)
@@ -125,7 +125,7 @@ def test_more_calls_than_there_is_room_for_now_come_one_after_the_other(tmp_path
     def job(capacity: int) -> fn.Environment:
         env = fn.Environment(parallelism=1, buffer_timeout="5ms")
         env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
-        env.from_resumable(numbers).map_async(wait, capacity=capacity, timeout=None).write_text(tmp_path / "out")
+        env.from_generator(numbers).map_async(wait, capacity=capacity, timeout=None).write_text(tmp_path / "out")
         return env
 
     with job(40).execute_async() as running:

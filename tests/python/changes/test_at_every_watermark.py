@@ -43,15 +43,15 @@ def script(history: History) -> list[testing.Step]:
     return steps
 
 
-def played(env: fn.Environment, history: History, chained: bool) -> fn.ChangeStream[Row]:
+def played(env: fn.Environment, history: History, chained: bool) -> fn.ChangelogStream[Row]:
     """In one subtask: behind several, rows of a key may have come for which event time has not."""
-    changes = env.from_script(script(history)).as_changes().set_parallelism(1)
+    changes = env.from_script(script(history)).as_changelog().set_parallelism(1)
     if chained:
         return changes
     return changes.disable_chaining().filter(lambda row: True).set_parallelism(1).disable_chaining()
 
 
-def with_watermarks(changes: fn.ChangeStream[Any]) -> fn.Stream[Seen]:
+def with_watermarks(changes: fn.ChangelogStream[Any]) -> fn.Stream[Seen]:
     """In the task that emits them: elsewhere event time is that of whoever is furthest behind."""
     return changes.to_stream().process(WithWatermark())
 
@@ -143,7 +143,7 @@ def test_joins_are_right_at_every_watermark_in_two_workers(
 def test_joins_are_exact_at_every_watermark_step_by_step(how: Any, left: History, right: History, chance: Any) -> None:
     """With nothing under way there is one answer: over all that has come."""
     build: Callable[..., Any] = lambda one, other: (  # noqa: E731
-        one.as_changes().join(other.as_changes(), how).where(0).equal_to(0).apply()
+        one.as_changelog().join(other.as_changelog(), how).where(0).equal_to(0).apply()
     )
     with testing.Harness(build) as harness:
         sides, given, emitted = [list(left), list(right)], list[History]([[], []]), list[fn.Change[Any]]()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
-from flownet import retraction
+from flownet import changelog
 from flownet.errors import ConfigError, PlanError, RetractionError
 
 from .histories import Row, histories, rows_of
@@ -56,8 +56,8 @@ def without_one(values: tuple[int, ...], row: Row) -> tuple[int, ...]:
     return values[:place] + values[place + 1 :]
 
 
-Keyed: TypeAlias = "fn.KeyedChangeStream[str, Row]"
-GROUPS: dict[str, tuple[Callable[[Keyed], fn.ChangeStream[Any]], Callable[[Counter[Row]], Table]]] = {
+Keyed: TypeAlias = "fn.KeyedChangelogStream[str, Row]"
+GROUPS: dict[str, tuple[Callable[[Keyed], fn.ChangelogStream[Any]], Callable[[Counter[Row]], Table]]] = {
     "count": (lambda keyed: keyed.count(), grouped(len)),
     "sum": (lambda keyed: keyed.sum(1), grouped(sum)),
     "mean": (lambda keyed: keyed.mean(1), grouped(lambda values: sum(values) / len(values))),
@@ -97,12 +97,12 @@ class Shape:
 SHAPES = st.builds(Shape, st.sampled_from([1, 2, 3]), st.booleans())
 
 
-def changes_of(env: fn.Environment, history: History, shape: Shape) -> fn.ChangeStream[Row]:
-    changes = env.from_collection(history).as_changes()
+def changes_of(env: fn.Environment, history: History, shape: Shape) -> fn.ChangelogStream[Row]:
+    changes = env.from_collection(history).as_changelog()
     return changes if shape.chained else changes.disable_chaining().filter(lambda row: True).disable_chaining()
 
 
-def found(env: fn.Environment, changes: fn.ChangeStream[Any], workers: int) -> Table:
+def found(env: fn.Environment, changes: fn.ChangelogStream[Any], workers: int) -> Table:
     collected = changes.collect()
     env.execute(workers)
     table: fn.MaterializedTable[Any] = fn.MaterializedTable()
@@ -222,7 +222,7 @@ def without_wait(function: Any, context: Any) -> Iterable[fn.Change[Any]]:
 @given(st.sampled_from(KINDS), histories(40), histories(40), st.randoms())
 def test_a_join_is_right_after_each_change(how: Any, left: History, right: History, chance: Any) -> None:
     context: Any = OfAKey("a")
-    join = retraction.Joined(how, ttl=None)
+    join = changelog.ChangelogJoin(how, ttl=None)
     join.open(context)
     sides = [list(of_a_key(left)), list(of_a_key(right))]
     given: list[History] = [[], []]
@@ -242,11 +242,14 @@ def test_a_join_is_right_after_each_change(how: Any, left: History, right: Histo
 def test_the_best_and_groups_are_right_after_each_change(history: History, count: int) -> None:
     functions: list[tuple[Any, Callable[[list[int]], Iterable[Any]]]] = [
         (
-            retraction.Best(count, lambda row: row[1]),
+            changelog.TopRows(count, lambda row: row[1]),
             lambda values: [("a", value) for value in sorted(values)[-count:]],
         ),
-        (retraction.Grouped(retraction.Outermost(lambda row: row[1], 0)), lambda values: [("a", min(values))]),
-        (retraction.Grouped(retraction.Averaged(lambda row: row[1])), lambda v: [("a", sum(v) / len(v))]),
+        (
+            changelog.GroupAggregate(changelog.RetractableExtreme(lambda row: row[1], 0)),
+            lambda values: [("a", min(values))],
+        ),
+        (changelog.GroupAggregate(changelog.RetractableMean(lambda row: row[1])), lambda v: [("a", sum(v) / len(v))]),
     ]
     for function, answer in functions:
         context, given, emitted = OfAKey("a"), [], list[fn.Change[Any]]()
@@ -263,7 +266,7 @@ def test_changes_say_what_became_of_a_row_and_nothing_else() -> None:
     env = fn.Environment()
     insert, before, after, delete = fn.RowKind
     history = [fn.Change(insert, ("a", 1)), fn.Change(insert, ("a", 0)), fn.Change(delete, ("a", 1))]
-    changes = env.from_collection([*history, fn.Change(delete, ("a", 0))]).as_changes().key_by(0)
+    changes = env.from_collection([*history, fn.Change(delete, ("a", 0))]).as_changelog().key_by(0)
     greatest, smallest = changes.max(1).collect(), changes.min(1).map(lambda row: row[1]).to_stream().map(str).collect()
     env.execute()
     assert list(greatest) == [(insert, ("a", 1)), (before, ("a", 1)), (after, ("a", 0)), (delete, ("a", 0))]
@@ -275,7 +278,7 @@ def test_rows_that_cannot_be_hashed_are_found_again(env: fn.Environment) -> None
     add, go = fn.RowKind.INSERT, fn.RowKind.DELETE
     left = env.from_collection([fn.Change(add, {"id": 1, "of": [2]}), fn.Change(go, {"of": [2], "id": 1})])
     right = env.from_collection([[1, {"a"}], [1, {"b"}]])
-    joined = left.as_changes().join(right, "full").where("id").equal_to(0).apply()
+    joined = left.as_changelog().join(right, "full").where("id").equal_to(0).apply()
     table: fn.MaterializedTable[Any] = fn.MaterializedTable()
     joined.collect(into=table)
     env.execute()
@@ -284,7 +287,7 @@ def test_rows_that_cannot_be_hashed_are_found_again(env: fn.Environment) -> None
 
 def test_what_has_expired_is_not_taken_back_and_frees_its_memory() -> None:
     context: Any = OfAKey("a")
-    join = retraction.Joined("left", ttl="10ms")
+    join = changelog.ChangelogJoin("left", ttl="10ms")
     join.open(context)
     add, go = fn.RowKind.INSERT, fn.RowKind.DELETE
     assert list(join.process2(fn.Change(add, "right"), context)) == []
@@ -318,7 +321,7 @@ def test_what_has_expired_is_not_taken_back_and_frees_its_memory() -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_row_that_goes_and_never_came_is_an_error_that_names_it(build: Any, workers: int) -> None:
     env = fn.Environment()
-    build(env.from_collection([fn.Change(fn.RowKind.DELETE, ("a", 1))]).as_changes()).collect()
+    build(env.from_collection([fn.Change(fn.RowKind.DELETE, ("a", 1))]).as_changelog()).collect()
     with pytest.raises(RetractionError, match=r"-D of a row that is not there: \('a', 1\)") as raised:
         env.execute(workers)
     assert raised.value.operator in ("count", "max", "top_n(2)", "join")
@@ -336,7 +339,7 @@ def test_a_table_refuses_what_it_does_not_hold() -> None:
 
 
 def test_what_cannot_take_anything_back_is_refused_when_it_is_described(env: fn.Environment) -> None:
-    changes: Any = env.from_collection([("a", 1)]).as_changes()
+    changes: Any = env.from_collection([("a", 1)]).as_changelog()
     keyed: Any = changes.key_by(0)
     for handle, name in ((changes, "flat_map"), (changes, "window_all"), (keyed, "window"), (keyed, "reduce")):
         with pytest.raises(RetractionError, match="cannot take back what it made of a row that goes: to_stream"):
@@ -351,5 +354,5 @@ def test_what_cannot_take_anything_back_is_refused_when_it_is_described(env: fn.
         changes.join(changes).where(0).apply()
     with pytest.raises(PlanError, match="a stream of changes, or a stream"):
         changes.join(7)
-    with pytest.raises(PlanError, match="not ChangeStream"):
+    with pytest.raises(PlanError, match="not ChangelogStream"):
         env.from_collection([1]).union(changes)

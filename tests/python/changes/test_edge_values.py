@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
-from flownet import retraction
+from flownet import changelog
 from flownet.errors import RetractionError
 
 from .histories import CHANCE
@@ -55,10 +55,10 @@ def extreme(of: Callable[[list[float]], float]) -> Callable[[list[float]], float
 
 
 AGGREGATES: dict[str, tuple[Any, Callable[[list[float]], float]]] = {
-    "sum": (retraction.Summed(lambda row: row[1]), total),
-    "mean": (retraction.Averaged(lambda row: row[1]), lambda numbers: total(numbers) / len(numbers)),
-    "min": (retraction.Outermost(lambda row: row[1], 0), extreme(min)),
-    "max": (retraction.Outermost(lambda row: row[1], -1), extreme(max)),
+    "sum": (changelog.RetractableSum(lambda row: row[1]), total),
+    "mean": (changelog.RetractableMean(lambda row: row[1]), lambda numbers: total(numbers) / len(numbers)),
+    "min": (changelog.RetractableExtreme(lambda row: row[1], 0), extreme(min)),
+    "max": (changelog.RetractableExtreme(lambda row: row[1], -1), extreme(max)),
 }
 
 
@@ -69,7 +69,7 @@ def test_a_group_is_right_after_each_change_whatever_its_values_are(
 ) -> None:
     aggregate, answer = AGGREGATES[name]
     context: Any = OfAKey("a")
-    function = retraction.Grouped(aggregate)
+    function = changelog.GroupAggregate(aggregate)
     table: fn.MaterializedTable[Any] = fn.MaterializedTable()
     for place, change in enumerate(history):
         table.extend(function.process(change, context))
@@ -88,7 +88,7 @@ def test_the_best_are_right_after_each_change_with_nan_above_all_numbers(
     history: list[fn.Change[tuple[str, float]]], count: int
 ) -> None:
     context: Any = OfAKey("a")
-    function = retraction.Best(count, lambda row: row[1])
+    function = changelog.TopRows(count, lambda row: row[1])
     table: fn.MaterializedTable[Any] = fn.MaterializedTable()
     for place, change in enumerate(history):
         table.extend(function.process(change, context))
@@ -101,7 +101,7 @@ def test_an_infinity_that_is_taken_back_leaves_the_sum_of_the_others() -> None:
     env = fn.Environment(parallelism=2)
     history = [("a", 1.5), ("a", math.inf), ("a", math.nan), ("a", -math.inf)]
     changes = [fn.Change(ADD, row) for row in history] + [fn.Change(GO, row) for row in history[1:]]
-    keyed = env.from_collection(changes).as_changes().key_by(0)
+    keyed = env.from_collection(changes).as_changelog().key_by(0)
     tables = [fn.MaterializedTable[Any]() for _ in range(2)]
     keyed.sum(1).collect(into=tables[0])
     keyed.mean(1).collect(into=tables[1])
@@ -116,7 +116,7 @@ def test_none_meets_nobody_in_a_join_of_changes_as_in_a_join_of_rows(how: Any, w
     right = [(None, "a"), (7, "b"), ((7, None), "c"), ((7, 8), "d")]
     env = fn.Environment(parallelism=2)
     gone = [fn.Change(ADD, (None, 9)), fn.Change(GO, (None, 9))]
-    ours = env.from_collection([*left, *gone]).as_changes()
+    ours = env.from_collection([*left, *gone]).as_changelog()
     joined = ours.join(env.from_collection(right), how).where(0).equal_to(0).apply()
     table: fn.MaterializedTable[Any] = fn.MaterializedTable()
     joined.collect(into=table)
@@ -131,7 +131,7 @@ def test_none_meets_nobody_in_a_join_of_changes_as_in_a_join_of_rows(how: Any, w
 def test_a_row_of_a_none_key_that_never_came_is_an_error() -> None:
     context: Any = OfAKey("a")
     context.key = None
-    join = retraction.Joined("left", ttl=None)
+    join = changelog.ChangelogJoin("left", ttl=None)
     join.open(context)
     with pytest.raises(RetractionError, match="never came|is not there"):
         list(join.process1(fn.Change(GO, (None, 1)), context))
@@ -140,7 +140,7 @@ def test_a_row_of_a_none_key_that_never_came_is_an_error() -> None:
 def test_a_row_with_nan_is_found_again_behind_an_exchange() -> None:
     env = fn.Environment(parallelism=2)
     changes = [fn.Change(ADD, ("a", math.nan)), fn.Change(ADD, ("b", 1.0)), fn.Change(GO, ("a", math.nan))]
-    rows = env.from_collection(changes).as_changes()
+    rows = env.from_collection(changes).as_changelog()
     joined = rows.join(env.from_collection([("a", 1), ("b", 2)])).where(0).equal_to(0).apply()
     table: fn.MaterializedTable[Any] = fn.MaterializedTable()
     joined.collect(into=table)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
-from flownet import retraction, testing
+from flownet import changelog, testing
 
 from .histories import CHANCE, Row, rows_of
 from .test_changes import GROUPS, KINDS, OfAKey, best, grouped, joined
@@ -65,7 +65,7 @@ def test_a_join_emits_the_difference_and_no_more(
     context: Any = OfAKey("a")
     context.timestamp = 7 if has_time else None
     apply = None if function is None else (lambda one, other: function((one, other)))
-    join = retraction.Joined(how, None, apply)
+    join = changelog.ChangelogJoin(how, None, apply)
     join.open(context)
     sides, rows = [list(left), list(right)], [Counter[Row](), Counter[Row]()]
     table = Counter[Any]()
@@ -92,12 +92,12 @@ def as_inserts(rows: Counter[Any]) -> list[fn.Change[Any]]:
 @given(events(), st.integers(1, 3), st.booleans())
 def test_groups_and_the_best_emit_the_difference_and_no_more(events: list[Event], count: int, has_time: bool) -> None:
     functions: list[tuple[Any, Callable[[Counter[Row]], Counter[Any]]]] = [
-        (retraction.Grouped(retraction.Counted()), grouped(len)),
-        (retraction.Grouped(retraction.Summed(lambda row: row[1])), grouped(sum)),
-        (retraction.Grouped(retraction.Averaged(lambda row: row[1])), grouped(lambda v: sum(v) / len(v))),
-        (retraction.Grouped(retraction.Outermost(lambda row: row[1], 0)), grouped(min)),
+        (changelog.GroupAggregate(changelog.RetractableCount()), grouped(len)),
+        (changelog.GroupAggregate(changelog.RetractableSum(lambda row: row[1])), grouped(sum)),
+        (changelog.GroupAggregate(changelog.RetractableMean(lambda row: row[1])), grouped(lambda v: sum(v) / len(v))),
+        (changelog.GroupAggregate(changelog.RetractableExtreme(lambda row: row[1], 0)), grouped(min)),
         (
-            retraction.Best(count, lambda row: row[1]),
+            changelog.TopRows(count, lambda row: row[1]),
             lambda rows: Counter(sorted(rows.elements())[-count:]),
         ),
     ]
@@ -122,7 +122,7 @@ def test_updates_that_change_the_key_end_at_the_answer(
 ) -> None:
     histories = [[change for event in side for change in event] for side in (left, right)]
     env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
-    tables = [env.from_collection(history).as_changes() for history in histories]
+    tables = [env.from_collection(history).as_changelog() for history in histories]
     pairs = tables[0].join(tables[1], how).where(0).equal_to(0).apply().collect()
     sums, top = (GROUPS[name][0](tables[0].key_by(0)).collect() for name in ("sum", "top_n"))
     env.execute(workers)
@@ -133,7 +133,7 @@ def test_updates_that_change_the_key_end_at_the_answer(
 
 
 def left_join(left: fn.Stream[Any], right: fn.Stream[Any]) -> fn.Stream[Any]:
-    changes = left.as_changes().join(right.as_changes(), "left").where(0).equal_to(0)
+    changes = left.as_changelog().join(right.as_changelog(), "left").where(0).equal_to(0)
     return changes.apply(lambda order, person: (order[1], person and person[1])).to_stream()
 
 

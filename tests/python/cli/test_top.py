@@ -23,7 +23,7 @@ import pytest
 from rich.console import Console
 
 import flownet as fn
-from flownet.cli.look import Look
+from flownet.cli.job_snapshot import JobSnapshot
 from flownet.cli.top_view import drawn, stacked
 from flownet.units import pressure
 
@@ -293,7 +293,7 @@ def test_a_bar_says_what_a_busy_task_works_on_and_the_legend_by_which_letters() 
         console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding=encoding), width=160)
         for subtasks in (False, True):
             with console.capture() as printed:
-                console.print(drawn(Look("1", status, sample, None), console, subtasks=subtasks, height=None))
+                console.print(drawn(JobSnapshot("1", status, sample, None), console, subtasks=subtasks, height=None))
             (row,) = rows(printed.get().splitlines())
             assert f" {bar}  LOW " in row
             assert printed.get().rstrip().splitlines()[-1] == legend

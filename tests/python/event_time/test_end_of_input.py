@@ -75,8 +75,8 @@ def test_a_job_that_goes_on_from_a_finished_backfill_counts_live_records(
 
     def run(source: str, minute: int) -> fn.JobResult:
         env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
-        env.enable_checkpointing("50ms", storage=tmp_path / "storage", allow_dropped_state=True)
-        records = env.from_resumable(three_minutes, splits=[minute]).uid(source)
+        env.enable_checkpointing("50ms", storage=tmp_path / "storage", allow_non_restored_state=True)
+        records = env.from_generator(three_minutes, splits=[minute]).uid(source)
         windows(records.assign_timestamps_and_watermarks(in_order())).write_text(tmp_path / "out").uid("files")
         return env.execute(workers=0)
 

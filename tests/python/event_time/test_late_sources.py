@@ -25,7 +25,7 @@ def one_in_twenty_is_late(split: int, position: int | None) -> Iterator[tuple[in
 
 
 def counted(env: fn.Environment, delay: str, *, rows: bool) -> Any:
-    records = env.from_resumable(one_in_twenty_is_late, splits=[0, 1])
+    records = env.from_generator(one_in_twenty_is_late, splits=[0, 1])
     if rows:
         timed = records.to_rows({"k": "string", "t": "int64"}).assign_timestamps("t", delay=delay)
         return timed.key_by("k").window(fn.Tumbling("1s")).agg(n=fn.count()).collect()

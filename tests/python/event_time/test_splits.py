@@ -63,7 +63,7 @@ def test_files_that_overlap_in_time_lose_no_record(
     assert {(key, start): count for key, start, count in results} == expected(files)
 
 
-@pytest.mark.filterwarnings("ignore:.*behind key_by:flownet.errors.MistakeWarning")
+@pytest.mark.filterwarnings("ignore:.*behind key_by:flownet.errors.UsageWarning")
 def test_one_generator_over_all_files_calls_them_late(tmp_path: Path) -> None:
     """Behind an exchange nobody knows of files: this is what each having its own is for."""
     files = [list(range(0, 60_000, 20)) for _ in range(3)]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import flownet as fn
-from flownet.errors import MistakeWarning, OperatorError
+from flownet.errors import OperatorError, UsageWarning
 
 SECOND = 1_700_000_000
 UNITS = {"s": ("seconds", 1), "us": ("microseconds", 10**6), "ns": ("nanoseconds", 10**9)}
@@ -58,7 +58,7 @@ def objects(first: int) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 def test_objects_in_another_unit_are_warned_of(unit: str) -> None:
     name, per_second = UNITS[unit]
-    with pytest.warns(MistakeWarning, match=rf"{name} are 2023-11-14 22:13:20 UTC\. Give milliseconds"):
+    with pytest.warns(UsageWarning, match=rf"{name} are 2023-11-14 22:13:20 UTC\. Give milliseconds"):
         objects(SECOND * per_second)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet.errors import MistakeWarning
+from flownet.errors import UsageWarning
 
 SHAPES = [(0, 1), (0, 3), (2, 2), (2, 4)]
 """Workers and parallelism."""
@@ -138,7 +138,7 @@ def test_no_record_of_a_slow_split_is_late(
     place: Callable[[fn.Stream[Any]], fn.Stream[Any]], workers: int, parallelism: int
 ) -> None:
     env = fn.Environment(parallelism=parallelism)
-    results = place(env.from_resumable(uneven, splits=list(range(SPLITS)))).collect()
+    results = place(env.from_generator(uneven, splits=list(range(SPLITS)))).collect()
     result = env.execute(workers=workers)
     assert late(result) == 0
     assert {(key, start): count for key, start, count in results} == expected()
@@ -173,7 +173,7 @@ def test_nothing_is_late_in_a_job_that_goes_on_with_another_parallelism(
     def begun(parallelism: int) -> fn.Environment:
         env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
         env.enable_checkpointing("100ms", storage=tmp_path / "storage", unaligned=True)
-        stream = env.from_resumable(uneven, splits=list(range(SPLITS))).uid("source")
+        stream = env.from_generator(uneven, splits=list(range(SPLITS))).uid("source")
         place(stream).map(lambda result: " ".join(map(str, result))).write_text(tmp_path / "out")
         return env
 
@@ -203,19 +203,19 @@ def test_an_assigner_behind_an_exchange_that_mixes_splits_is_warned_of(
     exchange: Callable[[fn.Stream[Any]], fn.Stream[Any]], said: str
 ) -> None:
     env = fn.Environment(parallelism=2)
-    stream = env.from_resumable(uneven, splits=[2, 3])
+    stream = env.from_generator(uneven, splits=[2, 3])
     windows_of_objects(exchange(stream).assign_timestamps_and_watermarks(in_order())).collect()
-    with pytest.warns(MistakeWarning, match=said) as warned:
+    with pytest.warns(UsageWarning, match=said) as warned:
         env.execute(workers=0)
-    assert "in front of it, right behind 'from_resumable'" in str(warned[0].message)
+    assert "in front of it, right behind 'from_generator'" in str(warned[0].message)
 
 
 def test_nothing_is_said_of_assigners_without_watermarks_or_of_other_times_or_sources_without_splits() -> None:
     env = fn.Environment(parallelism=2)
     never = fn.WatermarkStrategy.no_watermarks().with_timestamp_assigner(1)
-    stream = env.from_resumable(uneven, splits=[2, 3]).rebalance().map(tuple)
+    stream = env.from_generator(uneven, splits=[2, 3]).rebalance().map(tuple)
     windows_of_objects(stream.assign_timestamps_and_watermarks(never)).collect()
-    timed = env.from_resumable(uneven, splits=[2, 3]).assign_timestamps_and_watermarks(in_order())
+    timed = env.from_generator(uneven, splits=[2, 3]).assign_timestamps_and_watermarks(in_order())
     changed = timed.key_by(0).map(tuple).assign_timestamps_and_watermarks(in_order())
     windows_of_objects(changed).collect()
     windows_of_objects(env.from_collection([(0, 1)]).rebalance().assign_timestamps_and_watermarks(in_order())).collect()
@@ -226,6 +226,6 @@ def test_nothing_is_said_of_assigners_without_watermarks_or_of_other_times_or_so
 
 def test_rows_get_their_times_in_the_task_of_the_source() -> None:
     env = fn.Environment()
-    behind_to_rows(env.from_resumable(uneven, splits=[3])).collect()
+    behind_to_rows(env.from_generator(uneven, splits=[3])).collect()
     first = env.execute(workers=0).tasks[0].name
-    assert first == "from_resumable -> to_rows -> assign_timestamps"
+    assert first == "from_generator -> to_rows -> assign_timestamps"

@@ -179,7 +179,7 @@ def _lines(name: str, position: int | None) -> Iterator[tuple[int, str]]:
 def into_csv() -> fn.Environment:
     """Every line of a source of one's own, as values."""
     env = _env()
-    lines = env.from_resumable(_lines, splits=_files(), rate_limit=RATE or None)
+    lines = env.from_generator(_lines, splits=_files(), rate_limit=RATE or None)
     lines.map(lambda line: line.split()).rebalance().write_csv(OUTPUT, delimiter=" ")
     return env
 
@@ -188,7 +188,7 @@ def into_sqlite() -> fn.Environment:
     """Every line of a source of one's own, as a row; and of each word how often it came, as a row that is replaced."""
     env = _env()
     os.makedirs(OUTPUT, exist_ok=True)
-    lines = env.from_resumable(_lines, splits=_files(), rate_limit=RATE or None)
+    lines = env.from_generator(_lines, splits=_files(), rate_limit=RATE or None)
     path = os.path.join(OUTPUT, "lines.db")
     lines.rebalance().sink_to(fn.SqliteSink(path, "lines", columns=["line"]))
     counts = lines.key_by(_word).count()

@@ -56,7 +56,7 @@ def main(folder: Path, keys: int) -> None:
     goes_on = (folder / "checkpoints").exists()
     env = fn.Environment(state_backend="disk", state_memory="8MiB", state_dir=folder / "state", network_memory="4MiB")
     env.enable_checkpointing("1h", storage=folder / "checkpoints", timeout="1h")
-    stream = env.from_resumable(records(keys)).uid("texts").key_by(0).reduce(answered).uid("kept")
+    stream = env.from_generator(records(keys)).uid("texts").key_by(0).reduce(answered).uid("kept")
     found = stream.filter(lambda kept: kept[2] > 0).collect()
     expected = len(range(0, keys, keys // ASKED)) if goes_on else keys
     before = most_memory()

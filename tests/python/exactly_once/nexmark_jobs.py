@@ -73,7 +73,7 @@ def _events(env: fn.Environment, events: int, rate: int | None) -> fn.Stream[Any
             if number % SPLITS == split and number >= (position or 0):
                 yield number + 1, event
 
-    stream: fn.Stream[Any] = nexmark.timed(env.from_resumable(read, splits=range(SPLITS), rate_limit=rate))
+    stream: fn.Stream[Any] = nexmark.timed(env.from_generator(read, splits=range(SPLITS), rate_limit=rate))
     return stream
 
 

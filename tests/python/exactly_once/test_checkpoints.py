@@ -226,7 +226,7 @@ def test_a_source_that_cannot_be_repeated_is_refused_by_name(source: Any, kind: 
 
 def test_a_source_that_cannot_be_repeated_is_accepted_where_that_is_said(tmp_path: Path) -> None:
     env = fn.Environment()
-    env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints", allow_unrepeatable=True)
+    env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints", allow_non_replayable=True)
     env.from_iterable(range(100), rate_limit=1000).write_text(tmp_path / "out")
     env.execute()
     assert len(lines(tmp_path / "out")) == 100
@@ -329,7 +329,7 @@ def test_checkpoints_that_take_too_long_count_as_failed_and_name_who_has_not_ans
         parallelism=2, status_interval="50ms", max_in_flight_time=max_in_flight_time, object_reuse=True
     )
     env.enable_checkpointing(
-        "50ms", storage=tmp_path, timeout="300ms", tolerable_failures=1000, allow_unrepeatable=True
+        "50ms", storage=tmp_path, timeout="300ms", tolerable_failures=1000, allow_non_replayable=True
     )
     numbers = env.from_iterable(itertools.count(), rate_limit=1000).set_parallelism(1).rebalance()
     numbers.map(work).name("stuck").filter(lambda _: False).collect()

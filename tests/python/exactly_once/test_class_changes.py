@@ -88,7 +88,7 @@ def job(storage: Path, made: Made, *, is_first: bool = False) -> tuple[fn.Enviro
 
     env = fn.Environment(restart="none", object_reuse=True)
     env.enable_checkpointing("1min", storage=storage)
-    keyed = env.from_resumable(records).uid("records").key_by(lambda value: value)
+    keyed = env.from_generator(records).uid("records").key_by(lambda value: value)
     found = keyed.process(Keeps(made, has_made)).uid("keeps").collect()
     return env, found, has_made, read
 
@@ -221,7 +221,7 @@ def test_classes_of_records_that_no_state_has_may_go(module: Any, tmp_path: Path
 
         env = fn.Environment(restart="none", object_reuse=True, parallelism=2)
         env.enable_checkpointing("1min", storage=tmp_path / "ck")
-        seen = env.from_resumable(records).uid("records").rebalance()
+        seen = env.from_generator(records).uid("records").rebalance()
         numbers = seen.map(number_of)
         return env, numbers.key_by(lambda number: number).count().uid("counts").collect()
 
@@ -263,7 +263,7 @@ def test_a_list_is_not_read_as_a_value(tmp_path: Path) -> None:
 
         env = fn.Environment(restart="fixed:1000:10ms")
         env.enable_checkpointing("20ms", storage=tmp_path / "ck")
-        numbers = env.from_resumable(records).uid("numbers").key_by(lambda value: value)
+        numbers = env.from_generator(records).uid("numbers").key_by(lambda value: value)
         numbers.process(Declares(kind)).uid("keeps")
         return env
 

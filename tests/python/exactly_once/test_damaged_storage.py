@@ -31,7 +31,7 @@ def job(folder: Path, storage: str = "kept", **checkpointing: object) -> fn.Envi
     env = fn.Environment()
     given = {"storage": folder / storage, "retained": 3, **checkpointing}
     env.enable_checkpointing("50ms", **given)  # type: ignore[arg-type]
-    records = env.from_resumable(numbers)
+    records = env.from_generator(numbers)
     records.sink_to(fn.SqliteSink(folder / "out.db", "t", columns=["n"]))
     return env
 
@@ -142,7 +142,7 @@ PROGRAM = """
 import flownet as fn
 env = fn.Environment()
 env.enable_checkpointing("50ms", storage=STORAGE)
-numbers = env.from_resumable(lambda position: ((n + 1, (n,)) for n in range(position or 0, 300)))
+numbers = env.from_generator(lambda position: ((n + 1, (n,)) for n in range(position or 0, 300)))
 numbers.sink_to(fn.SqliteSink(OUT, "t", columns=["n"]))
 """
 

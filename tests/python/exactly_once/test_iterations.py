@@ -94,7 +94,7 @@ def job(
         parallelism=parallelism, max_parallelism=16, buffer_timeout="1ms", restart="fixed:100:10ms", stop_timeout="5min"
     )
     env.enable_checkpointing("50ms", **{"storage": folder / "kept", **checkpointing})
-    begun = env.from_resumable(Numbers(until)).uid("numbers")
+    begun = env.from_generator(Numbers(until)).uid("numbers")
     gone = begun.iterate(STEPS[step](pause), until=has_arrived, **SMALL).uid("round")
     said = gone.map(lambda record: record[0])
     if once is not None:
@@ -150,7 +150,7 @@ def test_checkpoints_come_while_a_loop_is_never_empty(tmp_path: Path) -> None:
 
     env = fn.Environment(parallelism=1, buffer_timeout="1ms")
     env.enable_checkpointing("50ms", storage=tmp_path)
-    env.from_resumable(endless).iterate(lambda each: each.rebalance().map(slowly), until=lambda _: False).print()
+    env.from_generator(endless).iterate(lambda each: each.rebalance().map(slowly), until=lambda _: False).print()
     with env.execute_async() as running:
         while running.status().tasks[0].back_pressured < 0.9:
             time.sleep(0.01)
@@ -241,7 +241,7 @@ def test_a_stop_keeps_what_goes_round_when_a_source_subtask_has_nothing_left(
     def job() -> fn.Environment:
         env = fn.Environment(parallelism=parallelism)
         env.enable_checkpointing("50ms", storage=tmp_path / "kept")
-        numbers = env.from_resumable(Slowly(), splits=[0])
+        numbers = env.from_generator(Slowly(), splits=[0])
         laps = numbers.iterate(lambda each: each.key_by(lambda record: record[0]).map(lap), until=lambda r: r[1] == 10)
         laps.map(str).write_text(tmp_path / "out")
         return env

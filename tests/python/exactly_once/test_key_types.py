@@ -47,7 +47,7 @@ def run(
     env = fn.Environment(parallelism=2, max_parallelism=8, buffer_timeout="5ms")
     env.enable_checkpointing("10ms", storage=folder / "kept")
     strategy: Any = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda number: number)
-    timed = env.from_resumable(numbers).uid("numbers").assign_timestamps_and_watermarks(strategy).uid("times")
+    timed = env.from_generator(numbers).uid("numbers").assign_timestamps_and_watermarks(strategy).uid("times")
     JOBS[what](timed.key_by(key)).write_text(folder / "out").uid("out")
     with env.execute_async(0) as job:
         read = 0

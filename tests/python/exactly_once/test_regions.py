@@ -61,7 +61,7 @@ def pipeline(
     env: fn.Environment, name: str, function: Any, tmp_path: Path, *places: int, pause: Pause | None = None
 ) -> None:
     """A source, an exchange by key, and a sink that is transactional."""
-    read = env.from_resumable(Numbers(name, 800, tmp_path / "begun", pause), rate_limit=800).name(f"read {name}")
+    read = env.from_generator(Numbers(name, 800, tmp_path / "begun", pause), rate_limit=800).name(f"read {name}")
     mapped = read.place_on(*places).map(function).name(f"map {name}").place_on(*places)
     counted = mapped.key_by(lambda word: word[-1]).count().name(f"count {name}").place_on(*places)
     said = counted.map(lambda pair: f"{pair[0]} {pair[1]}").place_on(*places)
@@ -136,7 +136,7 @@ def test_pipelines_that_fail_together_are_one_restart(workers: int, tmp_path: Pa
 def test_a_pipeline_that_has_ended_stays_so_while_another_one_fails(workers: int, tmp_path: Path) -> None:
     env = environment(tmp_path)
     pipeline(env, "a", FailsOnce("a700", tmp_path / "failed"), tmp_path, 1)
-    env.from_resumable(Numbers("b", 10, tmp_path / "begun")).write_text(tmp_path / "b")
+    env.from_generator(Numbers("b", 10, tmp_path / "begun")).write_text(tmp_path / "b")
     result = env.execute(workers)
     assert lines(tmp_path / "a") == COUNTS
     assert lines(tmp_path / "b") == [f"b{number}" for number in range(10)]
@@ -156,7 +156,7 @@ def test_without_checkpoints_only_what_failed_is_read_again(workers: int, tmp_pa
     env = fn.Environment(parallelism=1, restart="fixed:1:10ms")
     seen = {}
     for name, function in (("a", FailsOnce("a300", tmp_path / "failed")), ("b", same)):
-        source = env.from_resumable(Numbers(name, 600, tmp_path / "begun"), rate_limit=1000)
+        source = env.from_generator(Numbers(name, 600, tmp_path / "begun"), rate_limit=1000)
         seen[name] = source.map(function).collect()
     result = env.execute(workers)
     assert list(seen["b"]) == [f"b{number}" for number in range(600)]
@@ -168,7 +168,7 @@ def test_a_savepoint_that_is_asked_for_while_a_pipeline_is_down_is_taken_when_it
     env = fn.Environment(parallelism=1, restart="fixed:3:400ms")
     env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
     for name, function in (("a", FailsOnce("a300", tmp_path / "failed")), ("b", same)):
-        source = env.from_resumable(Numbers(name, 2000, tmp_path / "begun"), rate_limit=1000).uid(f"read {name}")
+        source = env.from_generator(Numbers(name, 2000, tmp_path / "begun"), rate_limit=1000).uid(f"read {name}")
         source.map(function).write_text(tmp_path / name).uid(f"write {name}")
     with env.execute_async(1) as running:
         while running.status().state != "restarting":

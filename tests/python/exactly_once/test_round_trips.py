@@ -141,7 +141,7 @@ def keyed(stream: fn.Stream[Any]) -> fn.KeyedStream[int, Any]:
 
 
 def changes(stream: fn.Stream[Any]) -> Any:
-    return keyed(stream).count().map(lambda pair: (pair[0], pair[1] % 5, 0)).as_changes()
+    return keyed(stream).count().map(lambda pair: (pair[0], pair[1] % 5, 0)).as_changelog()
 
 
 def second(stream: fn.Stream[Any]) -> fn.WindowedStream[int, Any]:
@@ -198,7 +198,7 @@ def described(operator: str, folder: Path, rate: float | None) -> fn.Environment
     strategy = strategy.with_timestamp_assigner(lambda record: record[2])
 
     def source(seed: int) -> fn.Stream[Any]:
-        return env.from_resumable(generate(seed), rate_limit=rate).assign_timestamps_and_watermarks(strategy)
+        return env.from_generator(generate(seed), rate_limit=rate).assign_timestamps_and_watermarks(strategy)
 
     OPERATORS[operator](source(1), lambda: source(2)).map(repr).write_text(folder / "out")
     return env

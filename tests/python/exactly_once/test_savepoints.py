@@ -181,11 +181,11 @@ def test_a_changed_dataflow_goes_on_by_uids(job: Job, parallelism: int) -> None:
 
 def test_state_of_an_operator_that_is_gone_is_dropped_only_when_that_is_said(job: Job) -> None:
     place = stopped(job)
-    with pytest.raises(errors.DroppedStateError, match=r"no more: 'counts'; .*allow_dropped_state=True") as caught:
+    with pytest.raises(errors.DroppedStateError, match=r"no more: 'counts'; .*allow_non_restored_state=True") as caught:
         job("two", count_uid="others", restore_from=place).execute()
     assert caught.value.operators == ("counts",)
     assert not list((job.folder / "two").rglob("manifest")), "nothing was begun"
-    job("two", count_uid="others", restore_from=place, allow_dropped_state=True).execute()
+    job("two", count_uid="others", restore_from=place, allow_non_restored_state=True).execute()
     assert len(lines(job.folder / "out")) == WORDS
     assert "w0 1" in lines(job.folder / "out")
 
@@ -209,7 +209,7 @@ def test_a_changed_dataflow_needs_uids_and_operators_of_the_same_kind(job: Job) 
 def test_an_operator_that_does_something_else_cannot_read_the_state(job: Job) -> None:
     place = stopped(job)
     env = fn.Environment(parallelism=2)
-    env.enable_checkpointing("50ms", storage=job.folder / "two", restore_from=place, allow_dropped_state=True)
+    env.enable_checkpointing("50ms", storage=job.folder / "two", restore_from=place, allow_non_restored_state=True)
     words = env.read_text(job.folder / "in").uid("words")
     words.key_by(str).reduce(lambda one, other: one).uid("counts").write_text(job.folder / "out").uid("files")
     with pytest.raises(errors.RestoreError, match="operator 'counts' was count and is reduce now") as caught:

@@ -77,7 +77,7 @@ def buys(key, window, trades):
 env = fn.Environment(parallelism=2, restart="none", max_parallelism=8)
 env.enable_checkpointing("50ms", storage="ck")
 strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda trade: trade.ms)
-trades = env.from_resumable(read).uid("read").assign_timestamps_and_watermarks(strategy).uid("times")
+trades = env.from_generator(read).uid("read").assign_timestamps_and_watermarks(strategy).uid("times")
 by_kind = trades.key_by(lambda trade: (trade.kind, trade.place))
 by_kind.process(Sums()).uid("sums").write_text("sums").uid("sums-files")
 by_kind.window(fn.Tumbling("4s")).process(buys).uid("buys").write_text("buys").uid("buys-files")

@@ -86,7 +86,7 @@ def test_a_job_that_is_to_write_elsewhere_is_refused_before_it_starts(sink: str,
         assert "let it write there, or give it another uid" in str(caught.value)
         assert not (tmp_path / "other").exists()
     # Both ways out: to where it was, and by another sink, to which nothing was given yet.
-    dropping: dict[str, Any] = {"restore_from": tmp_path / "saved", "allow_dropped_state": True}
+    dropping: dict[str, Any] = {"restore_from": tmp_path / "saved", "allow_non_restored_state": True}
     job(tmp_path, sink, "other", uid="another", storage="three", **dropping).execute()
     assert (tmp_path / "other").exists()
     job(tmp_path, sink, "out").execute()

@@ -12,7 +12,7 @@ import pytest
 
 import flownet as fn
 from flownet import errors
-from flownet.repeatable import Assignment
+from flownet.source import Assignment
 
 from .disturbed import FailsOnce, lines
 
@@ -81,8 +81,8 @@ def test_a_generator_may_be_of_one_split_or_several_and_yield_batches(run: Run, 
             yield None
             yield number + 1, [10 * number + digit for digit in range(10)]
 
-    batched = env.from_resumable(alone, batches=True).collect()
-    found = run(env.from_resumable(words, splits=["a", "b", "c"]))
+    batched = env.from_generator(alone, batches=True).collect()
+    found = run(env.from_generator(words, splits=["a", "b", "c"]))
     assert Counter(word[0] for word in found) == {"a": 300, "b": 300, "c": 300}
     assert list(batched) == list(range(100))
     assert [word for word in found if word[0] == "b"] == [f"b{number}" for number in range(300)]
@@ -93,7 +93,7 @@ def test_a_generator_may_be_of_one_split_or_several_and_yield_batches(run: Run, 
     [
         (lambda env: env.from_source(Ranges(5), rate_limit=1000), [str(number) for number in range(500)]),
         (
-            lambda env: env.from_resumable(words, splits=["a", "b", "c"], rate_limit=1500),
+            lambda env: env.from_generator(words, splits=["a", "b", "c"], rate_limit=1500),
             [f"{split}{number}" for split in "abc" for number in range(300)],
         ),
     ],
@@ -136,7 +136,7 @@ def test_records_that_the_rate_holds_back_are_kept_with_the_checkpoint(tmp_path:
         yield 1, list(range(400))
 
     def source(env: fn.Environment, rate: float | None) -> fn.Stream[int]:
-        return env.from_resumable(lambda at: iter(()) if at else whole(at), batches=True, rate_limit=rate)
+        return env.from_generator(lambda at: iter(()) if at else whole(at), batches=True, rate_limit=rate)
 
     read = stopped_half_way(lambda env: source(env, 20), tmp_path)
     assert 0 < read < 400
@@ -219,7 +219,7 @@ def test_time_is_the_least_of_the_splits_and_one_that_has_nothing_holds_nobody_u
     env = fn.Environment(parallelism=1, buffer_timeout="5ms")
     strategy: Any = fn.WatermarkStrategy.for_monotonous_timestamps()
     strategy = strategy.with_timestamp_assigner(lambda record: record[1]).with_idleness("200ms")
-    stream = env.from_resumable(read, splits=["slow", "fast"]).assign_timestamps_and_watermarks(strategy)
+    stream = env.from_generator(read, splits=["slow", "fast"]).assign_timestamps_and_watermarks(strategy)
     came = Counter[Any]()
 
     class Noting(list[Any]):
@@ -309,10 +309,10 @@ def test_a_reader_that_is_none_fails_the_job_by_name(reader: Any, text: str, wor
 )
 def test_a_generator_that_is_none_fails_the_job_by_name(read: Any, batches: bool, text: str, workers: int) -> None:
     env = fn.Environment()
-    env.from_resumable(read, batches=batches).print()
+    env.from_generator(read, batches=batches).print()
     with pytest.raises((errors.OperatorError, errors.CodecError), match=text) as caught:
         env.execute(workers)
-    assert getattr(caught.value, "operator", None) == "from_resumable"
+    assert getattr(caught.value, "operator", None) == "from_generator"
 
 
 def test_what_is_no_source_is_refused_where_it_is_given(env: fn.Environment) -> None:
@@ -322,9 +322,9 @@ def test_what_is_no_source_is_refused_where_it_is_given(env: fn.Environment) -> 
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: env.from_source(Ranges), "not Ranges, a class"),  # type: ignore[arg-type]
         (lambda: env.from_source([1]), "not list"),  # type: ignore[arg-type]
-        (lambda: env.from_resumable([1]), r"needs a function that yields \(position, record\)"),  # type: ignore[arg-type]
-        (lambda: env.from_resumable(wrong), "async function"),
-        (lambda: env.from_resumable(words, splits=7), "needs something to iterate over"),  # type: ignore[arg-type]
+        (lambda: env.from_generator([1]), r"needs a function that yields \(position, record\)"),  # type: ignore[arg-type]
+        (lambda: env.from_generator(wrong), "async function"),
+        (lambda: env.from_generator(words, splits=7), "needs something to iterate over"),  # type: ignore[arg-type]
     ]
     for give, text in refused:
         with pytest.raises(errors.PlanError, match=text):

@@ -76,7 +76,7 @@ def job(
     checkpointing = {"storage": folder / "kept", **how, **checkpointing}
     env.enable_checkpointing("50ms", **checkpointing)
     strategy: Any = fn.WatermarkStrategy.for_bounded_out_of_orderness("100ms").with_timestamp_assigner(at)
-    timed = env.from_resumable(rows).uid("rows").assign_timestamps_and_watermarks(strategy)
+    timed = env.from_generator(rows).uid("rows").assign_timestamps_and_watermarks(strategy)
     passed = spread(timed).map(slowly if slow else each)
     told = passed.key_by(key).window(fn.Tumbling("1s")).process(Told()).uid("told")
     told.write_text(folder / "out").uid("written")
@@ -109,7 +109,7 @@ def keyed_job(folder: Path, *, slow: bool, parallelism: int) -> fn.Environment:
     env = fn.Environment(parallelism=parallelism, max_parallelism=16, buffer_timeout="5ms", stop_timeout="5min")
     env.enable_checkpointing("50ms", storage=folder / "kept", unaligned=True)
     strategy: Any = fn.WatermarkStrategy.for_bounded_out_of_orderness("100ms").with_timestamp_assigner(at)
-    timed = env.from_resumable(rows).uid("rows").assign_timestamps_and_watermarks(strategy)
+    timed = env.from_generator(rows).uid("rows").assign_timestamps_and_watermarks(strategy)
     timed.key_by(key).process(Seconds(slow)).uid("told").write_text(folder / "out").uid("written")
     return env
 
@@ -203,7 +203,7 @@ def test_records_larger_than_a_buffer_are_whole_where_others_take_them(tmp_path:
     def job(parallelism: int, each: Callable[[str], str]) -> fn.Environment:
         env = fn.Environment(parallelism=parallelism, max_parallelism=16, segment_size="4KiB", stop_timeout="5min")
         env.enable_checkpointing("50ms", storage=tmp_path / "kept", unaligned=True)
-        texts = env.from_resumable(large).uid("texts").rebalance().map(each).key_by(lambda text: text[:1])
+        texts = env.from_generator(large).uid("texts").rebalance().map(each).key_by(lambda text: text[:1])
         texts.map(each).map(lambda text: f"{text.split()[0]} {len(text)}").write_text(tmp_path / "out").uid("written")
         return env
 
@@ -279,8 +279,8 @@ def test_who_has_heard_nothing_yet_hears_what_is_on_its_way_once(tmp_path: Path)
     def job(*, slow: bool) -> fn.Environment:
         env = fn.Environment(parallelism=2, buffer_timeout="5ms")
         env.enable_checkpointing("50ms", storage=tmp_path / "kept", unaligned=True)
-        known = env.from_resumable(rules).uid("rules").broadcast()
-        heard = env.from_resumable(rows).uid("rows").key_by(key).connect(known).process(Heard(slow)).uid("heard")
+        known = env.from_generator(rules).uid("rules").broadcast()
+        heard = env.from_generator(rows).uid("rows").key_by(key).connect(known).process(Heard(slow)).uid("heard")
         heard.write_text(tmp_path / "out").uid("written")
         return env
 

@@ -18,8 +18,8 @@ import flownet as fn
 from flownet.errors import ConfigError
 from flownet.experiments import Experiment, find_experiment, run
 from flownet.experiments.progress import progress_lines
+from flownet.experiments.run_counter import RunCounter
 from flownet.experiments.store import COLUMNS
-from flownet.experiments.tally import Tally
 
 from .conftest import TOY
 
@@ -207,7 +207,7 @@ def test_progress_says_done_running_failed_left_and_best(toy: Toy, tmp_path: Pat
     assert last[2] == "  last failure: load=13: ValueError: 13 is bad luck"
 
 
-def lines(tally: Tally) -> list[str]:
+def lines(tally: RunCounter) -> list[str]:
     return progress_lines(tally)
 
 

@@ -20,13 +20,13 @@ from flownet.lab.result import Result
 from flownet.lab.scenario import Scenario
 from flownet.lab.skew import Skew
 from flownet.lab.trace import Engine, Row, Trace
-from flownet.lab.varying import Varying
+from flownet.lab.varying import VaryingScenario
 
 SCENARIOS: dict[str, tuple[Scenario, tuple[str, ...], tuple[str, ...]]] = {
     "overflow": (Overflow(), ("producer",), ("consumer",)),
     "head-of-line": (HeadOfLine(), ("A.1", "A.2"), ("B.3", "B.4")),
     "propagation": (Propagation(), ("source",), STAGES[1:]),
-    "varying": (Varying(), ("producer",), ("consumer",)),
+    "varying": (VaryingScenario(), ("producer",), ("consumer",)),
     "skew": (Skew(), ("producer",), ("hot", "others")),
 }
 

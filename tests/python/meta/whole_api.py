@@ -99,7 +99,9 @@ def longest(one: str, other: str) -> str:
     return max(one, other, key=len)
 
 
-def describe(env: fn.Environment, folder: Path) -> tuple[fn.Collected[str], fn.Collected[tuple[str, int]]]:
+def describe(
+    env: fn.Environment, folder: Path
+) -> tuple[fn.CollectedRecords[str], fn.CollectedRecords[tuple[str, int]]]:
     """Describe a dataflow with every source, operator and sink but the socket."""
     lines = env.read_text([folder / "text"], errors="replace").uid("lines")
     words = lines.flat_map(str.split).filter(len).name("words").start_new_chain()
@@ -136,14 +138,14 @@ def describe(env: fn.Environment, folder: Path) -> tuple[fn.Collected[str], fn.C
         read = env.from_source(fn.KafkaSource("localhost:9092", ["a", "b"], value="text", start="latest", group="g"))
         assert_type(read, fn.Stream[fn.KafkaRecord])
         read.sink_to(fn.KafkaSink("localhost:9092", "c", key="text", value="json", guarantee="at_least_once"))
-    env.from_resumable(squares).collect()
+    env.from_generator(squares).collect()
     return keyed.collect(), keyed.process(Quiet()).collect()
 
 
 def main(workers: int) -> None:
     """Run it."""
     # Streams that only have their types looked at lead nowhere.
-    warnings.simplefilter("ignore", fn.errors.MistakeWarning)
+    warnings.simplefilter("ignore", fn.errors.UsageWarning)
     env = fn.Environment(
         parallelism=2,
         buffer_timeout=timedelta(milliseconds=5),

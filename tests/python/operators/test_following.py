@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet.following import FollowedText
+from flownet.file_tail import FollowedText
 
 TICK = "10ms"
 

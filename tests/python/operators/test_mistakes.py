@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet.errors import MistakeWarning, OperatorError, PlanError
+from flownet.errors import OperatorError, PlanError, UsageWarning
 
 from ..conftest import Run
 
@@ -35,7 +35,7 @@ def test_records_that_nothing_takes_are_warned_of_at_the_users_line(env: fn.Envi
     numbers = env.from_collection([1])
     numbers.print()
     numbers.map(str).name("texts")
-    with pytest.warns(MistakeWarning, match="nothing takes the records of operator 'texts': add a sink") as caught:
+    with pytest.warns(UsageWarning, match="nothing takes the records of operator 'texts': add a sink") as caught:
         env.execute()
     assert [warning.filename for warning in caught] == [__file__]
 

@@ -115,7 +115,7 @@ def test_what_is_left_to_read_shrinks_to_nothing(tmp_path: Path, workers: int) -
 
 def test_bytes_are_those_of_the_last_checkpoint(tmp_path: Path, workers: int) -> None:
     env = fn.Environment(parallelism=2, status_interval="20ms")
-    env.enable_checkpointing("50ms", storage=tmp_path / "kept", allow_unrepeatable=True)
+    env.enable_checkpointing("50ms", storage=tmp_path / "kept", allow_non_replayable=True)
     numbers = env.from_iterable(hundred_then_none)
     numbers.key_by(some).count().name("counts").filter(lambda _: False).collect()
     with env.execute_async(workers) as job:

@@ -41,7 +41,7 @@ def warnings_of(read: Callable[[fn.Environment, Path], Any], folder: Path, paral
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         env.execute()
-    return [str(warning.message) for warning in seen if warning.category is errors.MistakeWarning]
+    return [str(warning.message) for warning in seen if warning.category is errors.UsageWarning]
 
 
 @pytest.mark.parametrize(

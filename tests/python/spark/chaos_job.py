@@ -49,7 +49,7 @@ def main(folder: Path, master: str, numbers: int) -> None:
     with env.execute_async(on=cluster) as job:
         while (status := job.status()).state != "ended":
             stage = cluster._stage
-            pids = [pid for _, pid, _ in stage.crew.members()] if stage else []
+            pids = [pid for _, pid, _ in stage.pool.members()] if stage else []
             state = {"is_running": status.state == "running", "made": status.checkpoints_made, "pids": pids}
             (folder / "state.new").write_text(json.dumps(state))
             (folder / "state.new").rename(folder / "state")

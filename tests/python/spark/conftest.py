@@ -25,7 +25,7 @@ import flownet as fn
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from flownet.host import Host
+    from flownet.launcher import Host
 
     from .standalone import Standalone
 
@@ -239,7 +239,7 @@ def eventually(what: str, look: Callable[[], bool]) -> None:
 
 def executor_of(workers: Any, number: int) -> int:
     """Find the process of the executor that hosts a worker: above its own is the one that Spark forks it from."""
-    (worker,) = (pid for worker, pid, _ in workers._stage.crew.members() if worker == number)
+    (worker,) = (pid for worker, pid, _ in workers._stage.pool.members() if worker == number)
     return parent(parent(worker))
 
 

@@ -72,7 +72,7 @@ def main(folder: Path, master: str, *, stops_spark: bool) -> None:
     with counting(folder, rate=1_500).execute_async(on=cluster) as job:
         while not has_a_checkpoint(job, 3)():
             time.sleep(0.01)
-        print("a checkpoint of", *(pid for _, pid, _ in cluster._stage.crew.members()), flush=True)  # type: ignore[union-attr]
+        print("a checkpoint of", *(pid for _, pid, _ in cluster._stage.pool.members()), flush=True)  # type: ignore[union-attr]
         if stops_spark:
             session.stop()
             try:

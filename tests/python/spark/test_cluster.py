@@ -67,7 +67,7 @@ def test_the_workers_talk_over_tls_and_are_held_to_what_the_job_asks_for(cluster
         assert jobs.sums(workers) == expected
         env = fn.Environment(parallelism=2, tls="off")
         env.from_collection([1]).rebalance().map(str).collect()
-        with pytest.raises(ConfigError, match="tls is off, but the crew of these workers was opened with on"):
+        with pytest.raises(ConfigError, match="tls is off, but the worker pool of these workers was opened with on"):
             env.execute(on=workers)
         assert jobs.sums(workers) == expected
 
@@ -270,7 +270,7 @@ def test_the_secret_is_nowhere_to_be_read(
     cluster: Any, local: SparkSession, jobs: Jobs, event_logs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), cluster() as workers:
-        secret, *certificates = workers._stage.crew.credentials().split("\n")
+        secret, *certificates = workers._stage.pool.credentials().split("\n")
         jobs.sums(workers)
         arguments = b"".join(read(process / name) for process in processes() for name in ("cmdline", "environ"))
     configuration = repr(local.sparkContext.getConf().getAll()) + repr(local.sql("SET -v").collect())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flownet.errors import ConfigError, FlownetError
-from flownet.experiments import Experiment, Figure, Measurement, Parameter, Place, Workload, load, report, run
+from flownet.experiments import Experiment, Figure, Measurement, Parameter, RunPlace, Workload, load, report, run
 
 from .conftest import eventually
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def measured(parameters: Any, place: Place) -> Measurement:
+def measured(parameters: Any, place: RunPlace) -> Measurement:
     if parameters["load"] == 13:
         raise ValueError("13 is bad luck")
     return Measurement({"rate": parameters["load"] * 10.0, "cost": float(os.getpid())})
@@ -78,7 +78,7 @@ def test_spread_runs_each_cell_as_a_task_and_spark_writes_the_rows(spark: SparkS
     assert "load=3, way=down" in page.read_text()
 
 
-def deadly(parameters: Any, place: Place) -> Measurement:
+def deadly(parameters: Any, place: RunPlace) -> Measurement:
     if parameters["load"] == 2:
         os._exit(3)
     if parameters["load"] == 3:
@@ -108,7 +108,7 @@ def test_spread_goes_on_with_what_is_missing(spark: SparkSession, tmp_path: Path
 
 
 def test_cells_that_use_all_cores_never_run_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    def slow(parameters: Any, place: Place) -> Measurement:
+    def slow(parameters: Any, place: RunPlace) -> Measurement:
         began = time.time()
         time.sleep(0.05)
         return Measurement({"rate": began, "cost": time.time()})
@@ -121,7 +121,7 @@ def test_cells_that_use_all_cores_never_run_at_once(spark: SparkSession, tmp_pat
 
 
 def test_an_interrupt_cancels_the_tasks_and_keeps_what_has_ended(spark: SparkSession, tmp_path: Path) -> None:
-    def slow(parameters: Any, place: Place) -> Measurement:
+    def slow(parameters: Any, place: RunPlace) -> Measurement:
         time.sleep(0.3)
         return Measurement({})
 

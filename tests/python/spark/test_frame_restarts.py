@@ -77,7 +77,7 @@ def test_a_lost_worker_or_executor_leads_to_a_restart_with_the_right_result(
     cluster = spark.cluster(two_executors, workers=2)
     with env.execute_async(on=cluster) as job:
         eventually("rows on their way", lambda: job.status().records > 1000)
-        (_, pid, _), _ = cluster._stage.crew.members()  # type: ignore[union-attr]
+        (_, pid, _), _ = cluster._stage.pool.members()  # type: ignore[union-attr]
         os.kill(pid if of == "worker" else executor_of(cluster, 1), signal.SIGKILL)
         eventually("a restart", lambda: job.status().restarted > 0)
         (tmp_path / "over").touch()
@@ -107,7 +107,7 @@ def test_without_restart_a_lost_worker_ends_the_job(two_executors: SparkSession,
     cluster = spark.cluster(two_executors, workers=2)
     with env.execute_async(on=cluster) as job:
         eventually("rows on their way", lambda: job.status().records > 1000)
-        (_, pid, _), _ = cluster._stage.crew.members()  # type: ignore[union-attr]
+        (_, pid, _), _ = cluster._stage.pool.members()  # type: ignore[union-attr]
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(WorkerLostError):
             job.wait()

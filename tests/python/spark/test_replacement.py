@@ -30,9 +30,9 @@ def test_a_failure_of_a_function_restarts_the_job_on_the_same_workers(local: Spa
     from flownet import spark
 
     with spark.cluster(local, workers=2) as workers:
-        before = workers._stage.crew.members()  # type: ignore[union-attr]
+        before = workers._stage.pool.members()  # type: ignore[union-attr]
         result = counting(tmp_path, mark=tmp_path / "mark").execute(on=workers)
-        assert workers._stage.crew.members() == before  # type: ignore[union-attr]
+        assert workers._stage.pool.members() == before  # type: ignore[union-attr]
     assert result.restarted == 1
     assert_exact(tmp_path)
 
@@ -47,7 +47,7 @@ def test_workers_that_are_killed_again_and_again_are_replaced(local: SparkSessio
             for kill in range(kills):
                 made = job.status().checkpoints_made
                 eventually("a checkpoint", has_a_checkpoint(job, made))
-                worker, pid, _ = workers._stage.crew.members()[kill % 2]  # type: ignore[union-attr]
+                worker, pid, _ = workers._stage.pool.members()[kill % 2]  # type: ignore[union-attr]
                 os.kill(pid, signal.SIGKILL)
                 eventually("a restart", lambda kill=kill: job.status().restarted > kill)  # type: ignore[misc]
                 assert f"worker {worker} at " in job.status().restarts[-1].cause
@@ -139,13 +139,13 @@ def test_a_job_whose_workers_nobody_replaces_ends_with_who_is_lost(local: SparkS
     from flownet import spark
 
     env = fn.Environment(parallelism=2, buffer_timeout="5ms")
-    env.enable_checkpointing("200ms", storage=(tmp_path / "checkpoints").as_uri(), allow_unrepeatable=True)
+    env.enable_checkpointing("200ms", storage=(tmp_path / "checkpoints").as_uri(), allow_non_replayable=True)
     rows = env.from_spark(local.range(0, NUMBERS, 1, 2))
     rows.map(slowly).write_text(tmp_path / "out")
     cluster = spark.cluster(local, workers=2)
     with env.execute_async(on=cluster) as job:
         eventually("a checkpoint", has_a_checkpoint(job))
-        (_, pid, _), _ = cluster._stage.crew.members()  # type: ignore[union-attr]
+        (_, pid, _), _ = cluster._stage.pool.members()  # type: ignore[union-attr]
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(WorkerLostError):
             job.wait()

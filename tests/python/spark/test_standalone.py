@@ -117,7 +117,7 @@ def test_a_worker_that_falls_silent_is_replaced(
     cluster = cluster_of_two(on_standalone)
     with counting(tmp_path, rate=1_000).execute_async(on=cluster) as job:
         eventually("a checkpoint", has_a_checkpoint(job))
-        worker, silent, _ = cluster._stage.crew.members()[1]  # type: ignore[union-attr]
+        worker, silent, _ = cluster._stage.pool.members()[1]  # type: ignore[union-attr]
         os.kill(silent, signal.SIGSTOP)
         result = job.wait()
     assert f"worker {worker} at " in result.restarts[0].cause

@@ -22,8 +22,8 @@ from flownet.errors import ConnectionLostError, FlownetError
 from .conftest import eventually, sockets
 
 if TYPE_CHECKING:
+    from flownet.spark.committed_batches import CommittedBatches
     from flownet.spark.secure import Keys
-    from flownet.spark.shelf import Shelf
     from flownet.spark.wire import Server
 
 SECRET = b"s" * 32
@@ -227,16 +227,16 @@ def test_a_large_batch_travels_in_parts() -> None:
     assert joined == pyarrow.Table.from_batches([batch])
 
 
-def a_shelf(limit_bytes: int) -> Shelf:
-    from flownet.spark.shelf import Shelf
+def a_shelf(limit_bytes: int) -> CommittedBatches:
+    from flownet.spark.committed_batches import CommittedBatches
 
     def to_batch(records: list[Any]) -> pyarrow.RecordBatch:
         return pyarrow.record_batch({"number": pyarrow.array(records, "int64")})
 
-    return Shelf(limit_bytes, to_batch)
+    return CommittedBatches(limit_bytes, to_batch)
 
 
-def taken(shelf: Shelf, start: int, end: int) -> list[int]:
+def taken(shelf: CommittedBatches, start: int, end: int) -> list[int]:
     found = list[int]()
     while start < end:
         batch, start = shelf.read(start, end)
@@ -316,10 +316,10 @@ def test_a_shelf_is_finished_when_all_is_committed_and_the_end_is_known() -> Non
 
 
 def test_a_record_that_does_not_fit_is_told_to_the_query_and_to_the_job() -> None:
+    from flownet.spark.committed_batches import CommittedBatches
     from flownet.spark.frames import to_batch
-    from flownet.spark.shelf import Shelf
 
-    shelf = Shelf(1000, lambda records: to_batch(records, pyarrow.schema([("number", "int64")])))
+    shelf = CommittedBatches(1000, lambda records: to_batch(records, pyarrow.schema([("number", "int64")])))
     shelf.put(["one"])
     with pytest.raises(FlownetError, match="record 'one' does not fit column 'number' of type int64"):
         shelf.latest()
@@ -337,9 +337,9 @@ def test_a_closed_shelf_lets_nobody_wait() -> None:
 
 
 def test_a_partition_is_passed_on_once_and_as_a_whole() -> None:
-    from flownet.spark.intake import Intake, Name, Rows
+    from flownet.spark.staging_buffer import Name, Rows, StagingBuffer
 
-    intake = Intake(1000)
+    intake = StagingBuffer(1000)
     name = Name("query", 3, 0)
     first, second = intake.begin(name), intake.begin(name)
     assert first is not None
@@ -367,9 +367,9 @@ def test_a_partition_is_passed_on_once_and_as_a_whole() -> None:
 
 
 def test_partitions_wait_for_room_and_the_eldest_gets_on() -> None:
-    from flownet.spark.intake import Intake, Name, Rows
+    from flownet.spark.staging_buffer import Name, Rows, StagingBuffer
 
-    intake = Intake(10)
+    intake = StagingBuffer(10)
     eldest, younger = intake.begin(Name("query", 0, 0)), intake.begin(Name("query", 0, 1))
     assert eldest is not None
     assert younger is not None
@@ -401,9 +401,9 @@ def test_partitions_wait_for_room_and_the_eldest_gets_on() -> None:
 
 
 def test_the_end_of_a_micro_batch_comes_behind_its_partitions_and_once() -> None:
-    from flownet.spark.intake import BatchEnd, Intake, Name, Rows
+    from flownet.spark.staging_buffer import BatchEnd, Name, Rows, StagingBuffer
 
-    intake = Intake(1000)
+    intake = StagingBuffer(1000)
     ends = [BatchEnd("query", 3), BatchEnd("query", 4), BatchEnd("other", 0)]
     for name in (Name("query", 3, 1), Name("query", 3, 0)):
         attempt = intake.begin(name)
@@ -422,8 +422,8 @@ SECOND = 1000
 
 def marked_rows(events: list[tuple[str, int, list[int]]]) -> Iterator[Any]:
     """Yield the times of partitions, with the marks of their micro-batches; no times end a micro-batch."""
-    from flownet.spark.intake import Name
     from flownet.spark.micro_batches import MicroBatches
+    from flownet.spark.staging_buffer import Name
 
     batches = MicroBatches()
     for query, partition, times in events:

@@ -12,7 +12,7 @@ import pytest
 
 import flownet as fn
 from flownet import testing
-from flownet.testing import Active, Emitted, Harness, Idle, OpenWindow, PendingTimer, Record, Watermark
+from flownet.testing import Active, EmittedRecord, Harness, Idle, OpenWindow, PendingTimer, Record, Watermark
 
 LATE = fn.OutputTag("late")
 NOTHING: Any = None
@@ -22,7 +22,7 @@ def test_plain_functions() -> None:
     with Harness(lambda words: words.flat_map(str.split).filter(len).map(str.upper)) as harness:
         assert harness.send("to be", 7) == ["TO", "BE"]
         assert harness.send("") == []
-        assert harness.emitted == [Emitted("TO", 7), Emitted("BE", 7)]
+        assert harness.emitted == [EmittedRecord("TO", 7), EmittedRecord("BE", 7)]
         assert repr(harness) == "<Harness of 1 streams, 2 records emitted>"
 
 
@@ -75,7 +75,7 @@ def test_a_keyed_process_function_with_all_that_it_keeps() -> None:
         assert harness.watermark_ms == 150
         assert harness.send(("b", 1), 120) == [("b", 120)]
         assert harness.side_output(LATE) == [("a", -(2**63)), ("b", 150)]
-        assert harness.side_output_emitted(LATE)[1] == Emitted(("b", 150), 120)
+        assert harness.side_output_emitted(LATE)[1] == EmittedRecord(("b", 150), 120)
         assert harness.advance("5s") == [("processing", 6_000, 6_000), ("processing", 6_000, 6_000)]
         assert harness.emitted[-1].timestamp_ms is None
 
@@ -118,7 +118,7 @@ def test_windows_of_event_time_late_records_and_lateness() -> None:
         assert harness.windows == [OpenWindow("a", fn.Window(0, 10_000), 1, {}, {})]
         assert harness.timers == [PendingTimer("event", 9_999, None, fn.Window(0, 10_000))]
         assert harness.watermark(9_999) == [("a", 1)]
-        assert harness.emitted == [Emitted(("a", 1), 9_999)]
+        assert harness.emitted == [EmittedRecord(("a", 1), 9_999)]
         assert harness.send("a", 2_000) == [("a", 2)]
         assert harness.watermark(14_999) == []
         assert harness.windows == []
@@ -474,14 +474,14 @@ def test_state_is_shown_by_keys_of_ones_own_classes() -> None:
 
 def test_changes_come_out_and_what_they_keep_is_shown() -> None:
     insert, before, after, _ = fn.RowKind
-    with Harness(lambda rows: rows.as_changes().key_by(0).count()) as harness:
+    with Harness(lambda rows: rows.as_changelog().key_by(0).count()) as harness:
         assert harness.send(("a", 1)) == [(insert, ("a", 1))]
         assert harness.send(("a", 2)) == [(before, ("a", 1)), (after, ("a", 2))]
         assert harness.states == {"a": {"rows": 2, "accumulator": 2}}
     ann = Person("ann", 30)
 
-    def join(people: fn.Stream[Any], visits: fn.Stream[Any]) -> fn.ChangeStream[Any]:
-        joined = people.as_changes().join(visits, "left").where(lambda person: person).equal_to(0)
+    def join(people: fn.Stream[Any], visits: fn.Stream[Any]) -> fn.ChangelogStream[Any]:
+        joined = people.as_changelog().join(visits, "left").where(lambda person: person).equal_to(0)
         return joined.apply()
 
     with Harness(join) as harness:

@@ -11,7 +11,7 @@ import pytest
 
 import flownet as fn
 from flownet.errors import FlownetError, OperatorError, PlanError
-from flownet.testing import Emitted, Harness, HarnessState, Idle, Record, RowsHarness, Watermark
+from flownet.testing import EmittedRecord, Harness, HarnessState, Idle, Record, RowsHarness, Watermark
 
 LATE, LEFT, RIGHT = fn.OutputTag("late"), fn.OutputTag("left"), fn.OutputTag("right")
 TICKS = {"of": "utf8", "price": "int64"}
@@ -32,7 +32,7 @@ def test_columns_become_others_and_rows_go() -> None:
             {"of": "c", "twice": 6},
         ]
         assert harness.send({"of": "d", "price": None}) == []
-        assert harness.emitted[0] == Emitted({"of": "b", "twice": 4}, 6)
+        assert harness.emitted[0] == EmittedRecord({"of": "b", "twice": 4}, 6)
         assert harness.collected.to_arrow().to_pydict() == {"of": ["b", "c"], "twice": [4, 6]}
         assert repr(harness) == "<RowsHarness of 1 streams, 2 records emitted>"
 
@@ -66,7 +66,7 @@ def test_windows_fire_when_the_watermark_says_and_what_is_later_is_late() -> Non
         assert harness.watermark_ms == 1_999
         assert harness.send(ticks(("a", 16)), 5) == []
         assert harness.side_output(LATE) == ticks(("a", 16))
-        assert harness.side_output_emitted(LATE) == [Emitted({"of": "a", "price": 16}, 5)]
+        assert harness.side_output_emitted(LATE) == [EmittedRecord({"of": "a", "price": 16}, 5)]
         assert harness.end() == []
         with pytest.raises(FlownetError, match="has come to its end"):
             harness.send(ticks(("a", 1)), 1)
@@ -207,7 +207,7 @@ def test_joins_of_two_streams_and_their_late_rows() -> None:
         assert harness.send(ticks(("b", 3)), 100) == []
         assert harness.side_output(LEFT) == ticks(("b", 3))
         # Whole, though pairs have the key from the first stream.
-        assert harness.side_output_emitted(RIGHT) == [Emitted({"of": "b", "rate": 2.0}, 99)]
+        assert harness.side_output_emitted(RIGHT) == [EmittedRecord({"of": "b", "rate": 2.0}, 99)]
         assert harness.late_records == 0
 
 
@@ -222,7 +222,7 @@ def test_a_join_by_window_tells_late_rows_of_either_stream_apart(tag: fn.OutputT
         harness.send({"of": "a", "rate": 0.5}, 8, input=1)
         assert harness.late_records == (2 if tag is None else 1)
         if tag is not None:
-            assert harness.side_output_emitted(tag) == [Emitted({"of": "a", "rate": 0.5}, 8)]
+            assert harness.side_output_emitted(tag) == [EmittedRecord({"of": "a", "rate": 0.5}, 8)]
 
 
 def test_a_stream_that_is_idle_holds_nobody_up() -> None:

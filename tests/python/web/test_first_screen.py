@@ -40,7 +40,7 @@ def test_late_records_restarts_and_checkpoints_are_on_the_first_screen(page: Pag
 
     env = fn.Environment(restart="fixed:3:10ms", status_interval="50ms", name="watched", object_reuse=True)
     env.enable_checkpointing(
-        "100ms", storage=tmp_path / "kept", timeout="2s", tolerable_failures=1000, allow_unrepeatable=True
+        "100ms", storage=tmp_path / "kept", timeout="2s", tolerable_failures=1000, allow_non_replayable=True
     )
     timed = env.from_iterable(lambda subtask, subtasks: numbers(), rate_limit=300).assign_timestamps_and_watermarks(
         strategy.with_timestamp_assigner(lambda number: number * 1000)

@@ -200,7 +200,7 @@ def test_what_functions_count_is_exported_too(receiver: Receiver) -> None:
 
 def test_it_has_the_metrics_of_prometheus(receiver: Receiver, tmp_path: Path) -> None:
     env = described(100)
-    env.enable_checkpointing("10s", storage=str(tmp_path), allow_unrepeatable=True)
+    env.enable_checkpointing("10s", storage=str(tmp_path), allow_non_replayable=True)
     with fn.serve_ui(0) as ui, env.execute_async(ui=ui) as job:
         with otel.export(job, endpoint=receiver.url):
             job.wait()
@@ -240,7 +240,7 @@ def test_a_restart_begins_the_counters_of_subtasks_anew(receiver: Receiver, tmp_
         return number
 
     env = fn.Environment(name="restarted", status_interval="50ms", restart="fixed:1:10ms")
-    env.enable_checkpointing("100ms", storage=str(tmp_path / "checkpoints"), allow_unrepeatable=True)
+    env.enable_checkpointing("100ms", storage=str(tmp_path / "checkpoints"), allow_non_replayable=True)
     env.from_collection([1, 2]).map(fails_once).collect()
     with env.execute_async() as job, otel.export(job, endpoint=receiver.url, interval="100ms"):
         until(lambda: receiver.requests and "flownet.subtask.records_in" in receiver.last())

@@ -40,7 +40,7 @@ class Measured(fn.MapFunction[int, int]):
 def test_prometheus_scrapes_a_job_and_its_linter_has_nothing_to_say(tmp_path: Path, free_port: int) -> None:
     _, promtool = prometheus.programs()
     env = fn.Environment(parallelism=2, name="scraped", status_interval="50ms", latency_interval="20ms")
-    env.enable_checkpointing("200ms", storage=str(tmp_path / "checkpoints"), allow_unrepeatable=True)
+    env.enable_checkpointing("200ms", storage=str(tmp_path / "checkpoints"), allow_non_replayable=True)
     timed = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda number: number)
     numbers = env.from_iterable(itertools.count()).assign_timestamps_and_watermarks(timed)
     numbers.key_by(lambda number: number % 8).map(Measured()).name("slow").filter(lambda _: False).collect()

@@ -463,7 +463,7 @@ def test_what_functions_count_is_told_by_rest_and_by_metrics(ui: fn.Ui, client: 
 
 def test_jobs_are_cancelled_stopped_and_saved_by_rest(ui: fn.Ui, client: Client, tmp_path: Path) -> None:
     env = endless()
-    env.enable_checkpointing("10s", storage=str(tmp_path / "checkpoints"), allow_unrepeatable=True)
+    env.enable_checkpointing("10s", storage=str(tmp_path / "checkpoints"), allow_non_replayable=True)
     with env.execute_async(ui=ui) as job:
         until(lambda: job.status().state == "running")
         assert client.post("/api/v1/jobs/1/checkpoint", {}) == (202, {})

@@ -14,7 +14,7 @@ use flownet_core::exchange::producer::{PartitionLookup, ProducerConnection, Prod
 use flownet_core::exchange::ready::ReadyList;
 use flownet_core::gate::InputGate;
 use flownet_core::partition::{PartitionHandle, ResultPartition};
-use flownet_core::wire::{Decoded, WireLimits, decode};
+use flownet_core::wire::{DecodeResult, WireLimits, decode};
 use flownet_core::{ChannelId, ChannelIndex, Credit, PartitionId, SubpartitionIndex};
 
 /// The partition that the consumer asks for.
@@ -121,8 +121,8 @@ impl Pair {
         let mut rest = self.forth.as_slice();
         loop {
             match decode(rest, &LIMITS).expect("our own frames") {
-                Decoded::More { .. } => break,
-                Decoded::Data { header, consumed } => {
+                DecodeResult::More { .. } => break,
+                DecodeResult::Data { header, consumed } => {
                     rest = &rest[consumed..];
                     let bytes = header.payload_bytes as usize;
                     if let PayloadSlot::Segment(mut slot) =
@@ -133,7 +133,7 @@ impl Pair {
                     }
                     rest = &rest[bytes..];
                 }
-                Decoded::Control { frame, consumed } => {
+                DecodeResult::Control { frame, consumed } => {
                     self.consumer.handle_frame(frame).expect("our own frames");
                     rest = &rest[consumed..];
                 }
@@ -144,7 +144,7 @@ impl Pair {
 
     fn answer(&mut self) {
         let mut rest = self.back.as_slice();
-        while let Decoded::Control { frame, consumed } = decode(rest, &LIMITS).expect("our own frames") {
+        while let DecodeResult::Control { frame, consumed } = decode(rest, &LIMITS).expect("our own frames") {
             self.producer.handle_frame(frame, &self.lookup).expect("in order");
             rest = &rest[consumed..];
         }

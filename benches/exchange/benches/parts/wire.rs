@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
 use flownet_benches::SEGMENT_BYTES;
-use flownet_core::wire::{ControlFrame, DataHeader, Decoded, WireLimits, decode, encode_credits};
+use flownet_core::wire::{ControlFrame, DataHeader, DecodeResult, WireLimits, decode, encode_credits};
 use flownet_core::{Backlog, ChannelId, Credit, Event};
 
 /// The header of a data frame, without and with a checksum over its payload.
@@ -21,7 +21,7 @@ pub(crate) fn headers(c: &mut Criterion) {
     group.bench_function("data_header/encode_decode", |b| {
         b.iter(|| {
             let bytes = black_box(header).encode();
-            matches!(decode(&bytes, &LIMITS), Ok(Decoded::Data { .. }))
+            matches!(decode(&bytes, &LIMITS), Ok(DecodeResult::Data { .. }))
         });
     });
     let payload = vec![7; SEGMENT_BYTES];
@@ -44,7 +44,7 @@ pub(crate) fn control(c: &mut Criterion) {
                 bytes.clear();
                 encode_credits(credits.iter().copied(), &mut bytes);
                 match decode(&bytes, &LIMITS) {
-                    Ok(Decoded::Control { frame: ControlFrame::Credit(pairs), .. }) => {
+                    Ok(DecodeResult::Control { frame: ControlFrame::Credit(pairs), .. }) => {
                         pairs.map(|(_, credit)| credit.get()).sum()
                     }
                     _ => 0,
@@ -59,7 +59,7 @@ pub(crate) fn control(c: &mut Criterion) {
             let event = Event::Watermark { timestamp_ms: black_box(1_700_000_000_000) };
             let (channel, backlog) = (ChannelId::new(3), Backlog::ZERO);
             ControlFrame::Event { channel, sequence: 4, backlog, priority: false, event }.encode(&mut bytes);
-            matches!(decode(&bytes, &LIMITS), Ok(Decoded::Control { .. }))
+            matches!(decode(&bytes, &LIMITS), Ok(DecodeResult::Control { .. }))
         });
     });
     group.finish();

@@ -11,7 +11,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput};
-use flownet_bench::{ExchangeSpec, Launcher, Partitioner, ProcessCommand, Run, Stop, run_exchange, run_party, table};
+use flownet_bench::{
+    BenchRun, ExchangeSpec, Launcher, Partitioner, ProcessCommand, Stop, run_exchange, run_party, table,
+};
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(PARTY) {
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn measure(criterion: &mut Criterion, place: &str, launcher: &Launcher, is_smoke: bool) -> Vec<Run> {
+fn measure(criterion: &mut Criterion, place: &str, launcher: &Launcher, is_smoke: bool) -> Vec<BenchRun> {
     let mut runs = Vec::new();
     let mut group = criterion.benchmark_group("exchange");
     group.sampling_mode(SamplingMode::Flat).sample_size(10);

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ... import bench
 from ...parameter import Parameter, Value
-from ..workload import Figure, Measurement, Place, Workload
+from ..workload import Figure, Measurement, RunPlace, Workload
 
 
 def _settings(given: Mapping[str, Value]) -> dict[str, object]:
@@ -24,8 +24,8 @@ def _check(kind: bench.Kind) -> Callable[[Mapping[str, Value]], None]:
     return check
 
 
-def _measure(kind: bench.Kind, figures: Mapping[str, Figure]) -> Callable[[Mapping[str, Value], Place], Measurement]:
-    def measure(parameters: Mapping[str, Value], place: Place) -> Measurement:
+def _measure(kind: bench.Kind, figures: Mapping[str, Figure]) -> Callable[[Mapping[str, Value], RunPlace], Measurement]:
+    def measure(parameters: Mapping[str, Value], place: RunPlace) -> Measurement:
         run = bench.run(kind, bench.settings(kind, _settings(parameters)))
         details: dict[str, Any] = run["details"] | {"settings": run["settings"], "seconds": run["seconds"]}
         return Measurement(

@@ -9,7 +9,7 @@ from ...lab.head_of_line import HeadOfLine
 from ...lab.settings import parameters, with_values
 from ...lab.trace import Trace
 from ...parameter import Parameter, Value
-from ..workload import Figure, Measurement, Place, Workload
+from ..workload import Figure, Measurement, RunPlace, Workload
 
 
 def _scenario(given: Mapping[str, Value]) -> HeadOfLine:
@@ -20,7 +20,7 @@ def _check(given: Mapping[str, Value]) -> None:
     _scenario(given).check()
 
 
-def _measure(given: Mapping[str, Value], place: Place) -> Measurement:
+def _measure(given: Mapping[str, Value], place: RunPlace) -> Measurement:
     scenario = _scenario(given)
     trace = Trace(scenario.name, str(given["control"]))
     scenario.run(trace)

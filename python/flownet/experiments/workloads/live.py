@@ -22,7 +22,7 @@ from ...environment import Environment
 from ...errors import FlownetError
 from ...extras import need
 from ...parameter import Parameter, Value
-from ..workload import Figure, Measurement, Place, Workload
+from ..workload import Figure, Measurement, RunPlace, Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ class _Server:
 
 
 @contextmanager
-def _serving(stream: _Stream, place: Place) -> Iterator[_Server]:
+def _serving(stream: _Stream, place: RunPlace) -> Iterator[_Server]:
     address = "127.0.0.1"
     if place.spark is not None:
         from ...spark.session import own_address
@@ -115,7 +115,7 @@ def _serving(stream: _Stream, place: Place) -> Iterator[_Server]:
             server.stop()
 
 
-def _measure(parameters: Mapping[str, Value], place: Place) -> Measurement:
+def _measure(parameters: Mapping[str, Value], place: RunPlace) -> Measurement:
     given: dict[str, Any] = dict(parameters)
     stream = _Stream(given["rate"], given["seconds"], given["keys"], place.seed)
     latencies = need("hdrh.histogram", "measuring latency").HdrHistogram(1, 3_600_000_000_000, 3)
@@ -131,7 +131,7 @@ def _measure(parameters: Mapping[str, Value], place: Place) -> Measurement:
     return Measurement(figures | {"records_per_s": stream.lines / seconds}, latencies.encode().decode())
 
 
-def _flownet(given: Mapping[str, Any], place: Place, server: _Server, latencies: Any) -> int:
+def _flownet(given: Mapping[str, Any], place: RunPlace, server: _Server, latencies: Any) -> int:
     parallelism, timeout = max(1, given["workers"]), f"{given['buffer_timeout']}us"
     env = Environment(parallelism=parallelism, buffer_timeout=timeout, name="live-counts")
     counted = (

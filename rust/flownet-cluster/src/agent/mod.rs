@@ -32,7 +32,7 @@ use flownet_core::PartitionId;
 use flownet_memory::{MemoryError, SegmentPool};
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{
-    Chain, ChainFactory, Checkpointing, PreparedTask, TaskError, TaskHandle,
+    Chain, ChainFactory, CheckpointContext, PreparedTask, TaskError, TaskHandle,
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     log::{self, Log, Speaker},
@@ -50,7 +50,9 @@ use self::reporter::Reporter;
 use crate::{
     explain::network_config,
     resources::Resources,
-    rpc::{Attempt, Deployment, Inspection, News, Order, Report, Restored, TaskEnd, TaskReport, WorkerFault},
+    rpc::{
+        Attempt, Deployment, Inspection, Order, Report, StatusReport, TaskEnd, TaskReport, TaskRestore, WorkerFault,
+    },
     settings::JobSettings,
     snapshots::Checkpoints,
     threads::on_build_thread,
@@ -71,16 +73,16 @@ pub(crate) struct Agent {
     /// Held while tasks are built: users' modules are imported by one thread at a time.
     building: AsyncMutex<()>,
     /// Of each region that was deployed here, as it was the last time.
-    parts: Mutex<BTreeMap<u32, Arc<Part>>>,
-    running: Mutex<Running>,
+    parts: Mutex<BTreeMap<u32, Arc<DeployedRegion>>>,
+    running: Mutex<RunningTasks>,
     /// The attempt of the job that the tasks are of.
     generation: AtomicU64,
-    ended: Arc<Ended>,
+    ended: Arc<ReportQueue>,
 }
 
 /// What is here of a region.
 #[derive(Default)]
-struct Part {
+struct DeployedRegion {
     /// Held over a whole deploy, start or stop: they never overlap.
     stage: AsyncMutex<Stage>,
     stopping: AtomicBool,
@@ -95,7 +97,7 @@ struct Stage {
 
 /// Tasks that were started, and what they have in common.
 #[derive(Default)]
-struct Running {
+struct RunningTasks {
     tasks: Vec<RunningTask>,
     /// What they are of, of each region.
     attempts: BTreeMap<u32, Attempt>,
@@ -121,15 +123,15 @@ struct BuiltTask {
 
 /// Ends of tasks and what they say of checkpoints, from their threads to whoever asks next.
 #[derive(Default)]
-struct Ended {
-    news: Mutex<Told>,
+struct ReportQueue {
+    news: Mutex<QueuedReports>,
     /// Congestion has changed since it was last told.
     has_flipped: AtomicBool,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Told {
+struct QueuedReports {
     /// With the attempt that each is of: a snapshot may be written later than its task ends.
     ends: Vec<(Attempt, TaskEnd)>,
     reports: Vec<(Attempt, TaskReport)>,
@@ -144,7 +146,7 @@ impl Agent {
         network: Handle,
         log: Arc<Log>,
     ) -> Arc<Self> {
-        let ended = Arc::<Ended>::default();
+        let ended = Arc::<ReportQueue>::default();
         log.set_listener(Waker::from(Arc::new(Listener(Arc::clone(&ended)))));
         Arc::new(Self {
             worker,
@@ -170,7 +172,7 @@ impl Agent {
         let factory = self.factory.clone().map_err(WorkerFault::Worker)?;
         let Deployment { generation, attempt, settings, segments, tasks, restored, has_digests } = deployment;
         // What was here of it before has stopped: an attempt begins anew.
-        let part = Arc::<Part>::default();
+        let part = Arc::<DeployedRegion>::default();
         self.parts().insert(attempt.region, Arc::clone(&part));
         let mut stage = part.stage.lock().await;
         self.log.open();
@@ -206,17 +208,17 @@ impl Agent {
         store: CheckpointStore,
         settings: &JobSettings,
         tasks: &[TaskSpec],
-        mut restored: BTreeMap<u32, Restored>,
-    ) -> Result<BTreeMap<usize, Checkpointing>, WorkerFault> {
+        mut restored: BTreeMap<u32, TaskRestore>,
+    ) -> Result<BTreeMap<usize, CheckpointContext>, WorkerFault> {
         let shared = Arc::new(Checkpoints { store, generation, control: Handle::current() });
         let mut checkpointing = BTreeMap::new();
         for (place, spec) in tasks.iter().enumerate() {
-            let Restored { parts, has_finished } = restored.remove(&spec.task_id).unwrap_or_default();
+            let TaskRestore { parts, has_finished } = restored.remove(&spec.task_id).unwrap_or_default();
             let restored = shared.restored(parts).await.map_err(WorkerFault::Store)?;
             let reporter = Reporter::new(Arc::clone(&shared), spec, attempt, Arc::clone(&self.ended));
             let report = Arc::new(move |report| reporter.report(report));
             let (mode, overtakes) = (settings.checkpoint_mode, settings.overtakes());
-            checkpointing.insert(place, Checkpointing { mode, overtakes, restored, has_finished, report });
+            checkpointing.insert(place, CheckpointContext { mode, overtakes, restored, has_finished, report });
         }
         Ok(checkpointing)
     }
@@ -250,9 +252,9 @@ impl Agent {
 
     /// What happened since the last call; waits for it, at most `wait`. What was said waits for more of it, and tells no more
     /// than `log_room` bytes.
-    pub(crate) async fn poll(&self, wait: Duration, log_room: u64) -> News {
-        let has_news = |told: &Told| told.has_some() || self.ended.has_flipped.load(Ordering::Acquire);
-        let is_heard = |told: &Told| has_news(told) || (log_room > 0 && self.log.has_some());
+    pub(crate) async fn poll(&self, wait: Duration, log_room: u64) -> StatusReport {
+        let has_news = |told: &QueuedReports| told.has_some() || self.ended.has_flipped.load(Ordering::Acquire);
+        let is_heard = |told: &QueuedReports| has_news(told) || (log_room > 0 && self.log.has_some());
         // Running out of time is an answer too: that nothing has ended.
         if tokio::time::timeout(wait, self.ended.wait_until(is_heard)).await.is_ok() {
             let _ = tokio::time::timeout(wait.min(GATHER_LOG), self.ended.wait_until(has_news)).await;
@@ -332,7 +334,7 @@ impl Agent {
 
     /// Cancels what runs of a region, waits for its end and gives everything back. Called
     /// again, it has nothing to do.
-    pub(crate) async fn stop(&self, region: u32) -> News {
+    pub(crate) async fn stop(&self, region: u32) -> StatusReport {
         let Some(part) = self.part(region) else { return self.news(u64::MAX) };
         part.stopping.store(true, Ordering::Release);
         let mut stage = part.stage.lock().await;
@@ -383,7 +385,7 @@ impl Agent {
     /// Runs user code: imports, unpickling, constructors.
     fn build_all(
         &self,
-        part: &Part,
+        part: &DeployedRegion,
         tasks: Vec<TaskSpec>,
         environment: &NetworkEnvironment,
         factory: &dyn ChainFactory,
@@ -421,9 +423,9 @@ impl Agent {
         Ok(())
     }
 
-    fn news(&self, log_room: u64) -> News {
+    fn news(&self, log_room: u64) -> StatusReport {
         let attempts = self.running().attempts.clone();
-        let Told { ends, reports } = std::mem::take(&mut *self.ended.lock());
+        let QueuedReports { ends, reports } = std::mem::take(&mut *self.ended.lock());
         // I3.
         let is_told = |of: &Attempt| attempts.get(&of.region) == Some(of);
         let ended = ends.into_iter().filter(|(of, _)| is_told(of)).map(|(_, end)| end).collect();
@@ -447,7 +449,7 @@ impl Agent {
             self.factory.as_ref().map_or_else(|_| Default::default(), |factory| factory.garbage_collections());
         let resources = Resources::now(segments.as_deref(), garbage);
         let said = self.log.take(usize::try_from(log_room).unwrap_or(usize::MAX));
-        News {
+        StatusReport {
             attempts,
             ended,
             reports,
@@ -462,20 +464,20 @@ impl Agent {
         }
     }
 
-    fn part(&self, region: u32) -> Option<Arc<Part>> {
+    fn part(&self, region: u32) -> Option<Arc<DeployedRegion>> {
         self.parts().get(&region).map(Arc::clone)
     }
 
-    fn parts(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Part>>> {
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<DeployedRegion>>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn running(&self) -> MutexGuard<'_, Running> {
+    fn running(&self) -> MutexGuard<'_, RunningTasks> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Running {
+impl RunningTasks {
     /// An attempt of a region begins.
     fn begin(&mut self, attempt: Attempt) {
         if self.tasks.is_empty() {
@@ -516,7 +518,7 @@ impl Running {
 }
 
 /// Woken when something was said: whoever waits for news looks again.
-struct Listener(Arc<Ended>);
+struct Listener(Arc<ReportQueue>);
 
 impl Wake for Listener {
     fn wake(self: Arc<Self>) {
@@ -525,7 +527,7 @@ impl Wake for Listener {
 }
 
 /// Woken when the congestion of an input changes.
-impl Wake for Ended {
+impl Wake for ReportQueue {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -536,7 +538,7 @@ impl Wake for Ended {
     }
 }
 
-impl Ended {
+impl ReportQueue {
     fn push(&self, attempt: Attempt, end: TaskEnd) {
         self.lock().ends.push((attempt, end));
         self.changed.notify_waiters();
@@ -548,7 +550,7 @@ impl Ended {
     }
 
     /// Waits until `holds`, which is asked again after every end of a task.
-    async fn wait_until(&self, holds: impl Fn(&Told) -> bool) {
+    async fn wait_until(&self, holds: impl Fn(&QueuedReports) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -561,12 +563,12 @@ impl Ended {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, QueuedReports> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Told {
+impl QueuedReports {
     fn has_some(&self) -> bool {
         !self.ends.is_empty() || !self.reports.is_empty()
     }

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use flownet_runtime::{CheckpointReport, snapshot::Written, spec::TaskSpec};
+use flownet_runtime::{CheckpointReport, snapshot::WrittenState, spec::TaskSpec};
 use flownet_store::{Lineage, SnapshotName};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::Ended;
+use super::ReportQueue;
 use crate::{
     rpc::{Attempt, Report},
     snapshots::Checkpoints,
@@ -15,7 +15,7 @@ use crate::{
 /// Takes what a task says of checkpoints, and has what it keeps written before it is passed on.
 pub(super) struct Reporter {
     shared: Arc<Checkpoints>,
-    ended: Arc<Ended>,
+    ended: Arc<ReportQueue>,
     /// That the task is of.
     attempt: Attempt,
     task: u32,
@@ -26,7 +26,7 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(shared: Arc<Checkpoints>, spec: &TaskSpec, attempt: Attempt, ended: Arc<Ended>) -> Self {
+    pub(super) fn new(shared: Arc<Checkpoints>, spec: &TaskSpec, attempt: Attempt, ended: Arc<ReportQueue>) -> Self {
         let TaskSpec { task_id: task, vertex, subtask, .. } = *spec;
         Self { shared, ended, attempt, task, vertex, subtask, lineage: Arc::default() }
     }
@@ -54,7 +54,7 @@ impl Reporter {
                 let lineage = Arc::clone(&self.lineage);
                 self.shared.control.spawn(async move {
                     let mut lineage = lineage.lock().await;
-                    let written = shared.write(name, Written { parts, pieces }).await;
+                    let written = shared.write(name, WrittenState { parts, pieces }).await;
                     let mut extend = |written| lineage.extend(name, base, written, &shared.store);
                     let written = written.and_then(|written| extend(written).map_err(|error| error.to_string()));
                     let report = written.map_or_else(

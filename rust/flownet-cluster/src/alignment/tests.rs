@@ -6,11 +6,11 @@ use flownet_runtime::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{plan::tests::Flow, settings::JobSettings};
+use crate::{plan::tests::DataflowBuilder, settings::JobSettings};
 
 /// One source for each group named, of so many subtasks, each with what aligns it; all lead to one sink.
 fn plan(sources: &[(&str, u32)], max_drift_ms: u64, update_interval_ms: u64) -> Plan {
-    let mut flow = Flow::default().operator("sink", 3);
+    let mut flow = DataflowBuilder::default().operator("sink", 3);
     for (at, (group, parallelism)) in sources.iter().enumerate() {
         let (source, assign) = (format!("source {at}"), format!("assign {at}"));
         let alignment = Alignment {
@@ -125,7 +125,7 @@ fn groups_do_not_wait_for_each_other() {
 }
 
 /// A source of the world below.
-struct Simulated {
+struct SimulatedJob {
     watermarks: SplitWatermarks,
     /// Times of its records, not read yet, the next one last.
     records: Vec<i64>,
@@ -161,7 +161,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     machine: AlignmentMachine,
     members: Vec<u32>,
-    sources: Vec<Simulated>,
+    sources: Vec<SimulatedJob>,
     limits: BTreeMap<u32, i64>,
     now: Duration,
 }
@@ -171,7 +171,7 @@ const DRIFT_MS: i64 = 20;
 impl World {
     fn new(records: Vec<Vec<i64>>) -> Self {
         let plan = plan(&[("g", 2), ("g", 1), ("g", 1)], DRIFT_MS as u64, 1000);
-        let sources = records.into_iter().map(|records| Simulated {
+        let sources = records.into_iter().map(|records| SimulatedJob {
             watermarks: SplitWatermarks::new(Watermarks::Bounded { delay_ms: 0 }, Some(200)).aligned(),
             records,
             has_ended: false,

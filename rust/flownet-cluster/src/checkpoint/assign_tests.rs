@@ -6,8 +6,8 @@ use flownet_store::TaskEntry;
 
 use super::*;
 use crate::checkpoint::tests::part;
-use crate::plan::Chaining;
-use crate::plan::tests::Flow;
+use crate::plan::ChainingPolicy;
+use crate::plan::tests::DataflowBuilder;
 use crate::settings::JobSettings;
 
 const GROUPS: u32 = 128;
@@ -19,7 +19,7 @@ struct Shape {
     uid: Option<&'static str>,
     /// How the source hands on what it read.
     between: Partitioner,
-    chaining: Chaining,
+    chaining: ChainingPolicy,
     kind: OperatorKind,
     extra: bool,
 }
@@ -28,13 +28,13 @@ impl Default for Shape {
     fn default() -> Self {
         let kind = OperatorKind::Fold(Fold::Count);
         let between = Partitioner::Forward;
-        Self { source: 2, count: 2, uid: Some("counts"), between, chaining: Chaining::Always, kind, extra: false }
+        Self { source: 2, count: 2, uid: Some("counts"), between, chaining: ChainingPolicy::Always, kind, extra: false }
     }
 }
 
 impl Shape {
     fn plan(&self) -> Plan {
-        let mut flow = Flow::default();
+        let mut flow = DataflowBuilder::default();
         if self.extra {
             // It takes the number of the operator behind it.
             flow = flow.operator("extra", 1).operator("void", 1).edge("extra", "void", Partitioner::Rebalance);
@@ -121,7 +121,7 @@ fn what_a_sink_has_prepared_is_committed_where_it_was_prepared() {
     before.operators = operators(&writing_to(Some("/out")));
     for (target, fits) in [(Some("/out"), true), (None, true), (Some("/other"), false)] {
         let assigned = assign(&before, &writing_to(target), true);
-        let refused = Misfit::Target { operator: "show".into(), was: "/out".into(), is: "/other".into() };
+        let refused = RestoreMismatch::Target { operator: "show".into(), was: "/out".into(), is: "/other".into() };
         assert_eq!(assigned.err(), (!fits).then_some(refused), "{target:?}");
     }
 }
@@ -130,7 +130,7 @@ fn what_a_sink_has_prepared_is_committed_where_it_was_prepared() {
 fn chaining_changes_nothing() {
     for uid in [None, Some("counts")] {
         let before = Shape { uid, ..Shape::default() }.checkpoint();
-        let now = Shape { uid, chaining: Chaining::Never, ..Shape::default() };
+        let now = Shape { uid, chaining: ChainingPolicy::Never, ..Shape::default() };
         assert_ne!(now.plan().tasks.len(), before.tasks.len());
         assert_eq!(now.counts_taken(&before), [1, 1]);
         assert_eq!(Shape { uid, ..Shape::default() }.counts_taken(&now.checkpoint()), [1, 1]);
@@ -147,10 +147,10 @@ fn in_a_changed_dataflow_state_goes_by_uids_and_numbers_say_nothing() {
     assert!(assigned.values().flat_map(|restored| &restored.parts).all(|part| part.uid == "counts"));
     let nameless = Shape { uid: None, ..Shape::default() }.checkpoint();
     let error = assign(&nameless, &now.plan(), false).expect_err("nobody can tell");
-    assert_eq!(error, Misfit::NoUid { whose: "the checkpoint", operators: vec!["count".into()] });
+    assert_eq!(error, RestoreMismatch::NoUid { whose: "the checkpoint", operators: vec!["count".into()] });
     let now = Shape { extra: true, uid: None, ..Shape::default() };
     let error = assign(&before, &now.plan(), false).expect_err("nobody can tell");
-    assert_eq!(error, Misfit::NoUid { whose: "the dataflow", operators: vec!["count".into()] });
+    assert_eq!(error, RestoreMismatch::NoUid { whose: "the dataflow", operators: vec!["count".into()] });
     assert_eq!(without_uid(&nameless), ["count"]);
     assert!(without_uid(&before).is_empty());
 }
@@ -160,8 +160,10 @@ fn state_of_an_operator_that_is_gone_is_refused_unless_it_may_be_dropped() {
     let before = Shape::default().checkpoint();
     let now = Shape { uid: Some("others"), ..Shape::default() }.plan();
     let error = assign(&before, &now, false).expect_err("it would be lost");
-    assert_eq!(error, Misfit::Dropped { operators: vec!["counts".into()] });
-    assert!(error.to_string().contains("'counts'; bring them back, or drop their state with allow_dropped_state=True"));
+    assert_eq!(error, RestoreMismatch::Dropped { operators: vec!["counts".into()] });
+    assert!(
+        error.to_string().contains("'counts'; bring them back, or drop their state with allow_non_restored_state=True")
+    );
     let assigned = assign(&before, &now, true).expect("it may go");
     assert!(assigned.values().all(|restored| restored.parts.is_empty()));
 }
@@ -171,7 +173,7 @@ fn an_operator_that_does_something_else_gets_nothing_of_it() {
     let before = Shape::default().checkpoint();
     let now = Shape { kind: OperatorKind::Fold(Fold::Reduce), ..Shape::default() }.plan();
     let error = assign(&before, &now, true).expect_err("other state");
-    assert_eq!(error, Misfit::Kind { uid: "counts".into(), was: "count".into(), is: "reduce".into() });
+    assert_eq!(error, RestoreMismatch::Kind { uid: "counts".into(), was: "count".into(), is: "reduce".into() });
     assert_eq!(error.operators(), ["counts"]);
 }
 
@@ -212,7 +214,7 @@ fn overtaking(shape: &Shape, uid: &str, edge_to: &str) -> Manifest {
 }
 
 /// The subtasks that take something of it, and how it is shared.
-fn takers(before: &Manifest, shape: &Shape) -> Result<Vec<(u32, Share)>, Misfit> {
+fn takers(before: &Manifest, shape: &Shape) -> Result<Vec<(u32, Share)>, RestoreMismatch> {
     let plan = shape.plan();
     let assigned = assign(before, &plan, false)?;
     let parts = plan
@@ -228,7 +230,7 @@ fn what_was_on_its_way_is_taken_by_who_reads_its_channel() {
     let taken = takers(&before, &Shape::default()).expect("it fits");
     assert!(matches!(taken[..], [(0, Share::Channel { producer: 1, subpartition: 0, .. })]), "{taken:?}");
     let refused = takers(&before, &Shape { extra: true, ..Shape::default() }).expect_err("it goes other ways");
-    assert_eq!(refused, Misfit::InFlight { operators: vec!["count".into()] });
+    assert_eq!(refused, RestoreMismatch::InFlight { operators: vec!["count".into()] });
     assert!(refused.to_string().contains("savepoint"), "{refused}");
 }
 
@@ -247,7 +249,7 @@ fn what_was_on_its_way_by_key_is_dealt_out_to_all_who_own_its_groups_now() {
 
 #[test]
 fn what_was_on_its_way_without_a_key_goes_to_one_subtask_a_channel() {
-    let never = |between| Shape { chaining: Chaining::Never, between, ..Shape::default() };
+    let never = |between| Shape { chaining: ChainingPolicy::Never, between, ..Shape::default() };
     // From the second subtask to the first.
     let before = overtaking(&never(Partitioner::Rebalance), "#1", "words");
     for (source, to) in [(1, 0), (3, 0), (5, 0)] {
@@ -264,17 +266,17 @@ fn what_was_on_its_way_without_a_key_goes_to_one_subtask_a_channel() {
         assert!(matches!(taken[..], [(taker, Share::Moved { producer: 1, .. })] if taker == to), "{taken:?}");
     }
     let refused = takers(&before, &Shape::default()).expect_err("the exchange is gone");
-    assert_eq!(refused, Misfit::InFlight { operators: vec!["words".into()] });
+    assert_eq!(refused, RestoreMismatch::InFlight { operators: vec!["words".into()] });
 }
 
 #[test]
 fn a_copy_that_was_on_its_way_and_what_a_user_directed_need_as_many_consumers_as_there_were() {
     for between in [Partitioner::Broadcast, Partitioner::Custom] {
-        let shape = || Shape { chaining: Chaining::Never, between, ..Shape::default() };
+        let shape = || Shape { chaining: ChainingPolicy::Never, between, ..Shape::default() };
         let before = overtaking(&shape(), "#1", "words");
         assert_eq!(takers(&before, &Shape { count: 3, ..shape() }).expect("its ends are as they were").len(), 1);
         let refused = takers(&before, &Shape { source: 3, ..shape() }).expect_err("who is to have it?");
-        assert_eq!(refused, Misfit::InFlight { operators: vec!["words".into()] });
+        assert_eq!(refused, RestoreMismatch::InFlight { operators: vec!["words".into()] });
         assert!(refused.to_string().contains("savepoint"), "{refused}");
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Input {
     /// All tasks run.
     Running,
     /// A task has taken its snapshot, and what it kept is written.
-    Acknowledged { task: u32, checkpoint: u64, kept: Kept },
+    Acknowledged { task: u32, checkpoint: u64, kept: TaskSnapshotRef },
     /// A task has overtaken for it what was in line at its outputs, and what that was is written.
     Overtook { task: u32, checkpoint: u64, snapshot: TaskSnapshot },
     /// It is to wait in line whatever that takes.
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     /// Tell all tasks that it overtakes from now on.
     Overtake { checkpoint: u64 },
     /// Write what it is made of, and then that it counts. Per task, by its number.
-    Publish { checkpoint: u64, triggered_at: Duration, kept: BTreeMap<u32, Kept> },
+    Publish { checkpoint: u64, triggered_at: Duration, kept: BTreeMap<u32, TaskSnapshotRef> },
     /// Tell all tasks that it counts.
     Complete { checkpoint: u64 },
     /// Tell all tasks that it never will, because some of them have failed.
@@ -80,7 +80,7 @@ pub(crate) enum Command {
 
 /// What a task kept for a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct TaskSnapshotRef {
     /// Where it is.
     pub(crate) snapshot: TaskSnapshot,
     /// Whether the task had come to the end of its input, and will end when this counts.
@@ -89,7 +89,7 @@ pub(crate) struct Kept {
     pub(crate) has_finished: bool,
 }
 
-impl Kept {
+impl TaskSnapshotRef {
     /// The same once the task has ended: what was on its way from it then has come to those behind it, or is kept by them.
     fn without_in_flight(&self) -> Self {
         let parts = self.snapshot.parts.iter().filter(|part| !part.share.is_in_flight());
@@ -123,7 +123,7 @@ enum Phase {
         since: Duration,
         /// When it is to overtake.
         overtakes_at: Option<Duration>,
-        kept: BTreeMap<u32, Kept>,
+        kept: BTreeMap<u32, TaskSnapshotRef>,
         /// Once it overtakes: what that was, of each task that has done so.
         overtaken: Option<BTreeMap<u32, TaskSnapshot>>,
     },
@@ -147,9 +147,9 @@ pub(crate) struct CheckpointMachine {
     phase: Phase,
     tasks: Vec<TaskPhase>,
     /// What each task kept for the last checkpoint of this attempt that counts. No task ends before one that it took.
-    last_kept: BTreeMap<u32, Kept>,
+    last_kept: BTreeMap<u32, TaskSnapshotRef>,
     /// What goes with the one that is being published.
-    publishing: BTreeMap<u32, Kept>,
+    publishing: BTreeMap<u32, TaskSnapshotRef>,
     next_trigger: Duration,
     is_requested: bool,
     /// Some tasks do not run.
@@ -295,7 +295,7 @@ impl CheckpointMachine {
         }
     }
 
-    fn acknowledged(&mut self, task: u32, checkpoint: u64, new: Kept) {
+    fn acknowledged(&mut self, task: u32, checkpoint: u64, new: TaskSnapshotRef) {
         if let Phase::Pending { checkpoint: of, kept, .. } = &mut self.phase
             && *of == checkpoint
             && (task as usize) < self.tasks.len()

@@ -9,9 +9,9 @@
 //! assign       what each task of an attempt goes on from
 //! ```
 
-mod assign;
 mod machine;
 mod parts;
+mod redistribution;
 mod repeated;
 mod restart;
 
@@ -20,11 +20,11 @@ mod region_tests;
 #[cfg(test)]
 mod tests;
 
-pub use self::assign::Misfit;
-pub(crate) use self::assign::{assign, operators, without_uid, without_uid_in};
-pub(crate) use self::machine::{CheckpointLimits, CheckpointMachine, Command, Input, Kept};
+pub(crate) use self::machine::{CheckpointLimits, CheckpointMachine, Command, Input, TaskSnapshotRef};
 pub use self::parts::CheckpointPart;
 pub(crate) use self::parts::CheckpointParts;
-pub(crate) use self::repeated::Repeated;
+pub use self::redistribution::RestoreMismatch;
+pub(crate) use self::redistribution::{assign, operators, without_uid, without_uid_in};
+pub(crate) use self::repeated::RepeatedFailure;
 pub use self::restart::Restart;
 pub(crate) use self::restart::Supervisor;

@@ -40,7 +40,7 @@ enum Phase {
 type Sender = (usize, u64);
 
 #[derive(Clone, Copy)]
-enum Told {
+enum Notification {
     Trigger(u64),
     Complete(u64),
 }
@@ -55,10 +55,10 @@ struct World {
     attempts: Vec<u64>,
     /// What is on its way to the coordinator: until when, and of whom.
     mail: Vec<(Duration, Option<Sender>, Input)>,
-    orders: Vec<(Duration, usize, u64, Told)>,
+    orders: Vec<(Duration, usize, u64, Notification)>,
     /// What is being published, and what counts last: positions by task.
-    publishing: Option<(u64, BTreeMap<u32, Kept>)>,
-    last: Option<(u64, BTreeMap<u32, Kept>)>,
+    publishing: Option<(u64, BTreeMap<u32, TaskSnapshotRef>)>,
+    last: Option<(u64, BTreeMap<u32, TaskSnapshotRef>)>,
     published: BTreeSet<u64>,
     failures: usize,
 }
@@ -199,7 +199,7 @@ impl World {
         self.mail.push((at, Some((number, attempt)), input));
     }
 
-    fn tell_all(&mut self, told: Told) {
+    fn tell_all(&mut self, told: Notification) {
         for task in 0..self.tasks.len() {
             let (at, attempt) = (self.soon(), self.attempts[self.tasks[task].region]);
             self.orders.push((at, task, attempt, told));
@@ -232,23 +232,23 @@ impl World {
         }
     }
 
-    fn tell(&mut self, number: usize, told: Told) {
+    fn tell(&mut self, number: usize, told: Notification) {
         let attempt = self.attempts[self.tasks[number].region];
         let task = &mut self.tasks[number];
         if task.has_ended {
             return;
         }
         match told {
-            Told::Trigger(checkpoint) => {
+            Notification::Trigger(checkpoint) => {
                 task.taken.insert(checkpoint, task.position);
                 if task.has_finished {
                     task.last.get_or_insert(checkpoint);
                 }
                 let snapshot = TaskSnapshot { parts: vec![], bytes: attempt * ATTEMPT + task.position };
-                let kept = Kept { snapshot, is_last: task.has_finished, has_finished: task.has_finished };
+                let kept = TaskSnapshotRef { snapshot, is_last: task.has_finished, has_finished: task.has_finished };
                 self.post(number, Input::Acknowledged { task: number as u32, checkpoint, kept });
             }
-            Told::Complete(checkpoint) => {
+            Notification::Complete(checkpoint) => {
                 let Some(to) = task.taken.get(&checkpoint) else { return };
                 task.committed = task.committed.max(*to);
                 if task.last.is_some_and(|last| last <= checkpoint) {
@@ -265,7 +265,7 @@ impl World {
                 Command::Trigger { checkpoint } => {
                     let all_run = self.regions.iter().all(|region| *region == Phase::Runs);
                     assert!(all_run, "I7: {checkpoint} is triggered while not all run");
-                    self.tell_all(Told::Trigger(checkpoint));
+                    self.tell_all(Notification::Trigger(checkpoint));
                 }
                 Command::Publish { checkpoint, kept, .. } => {
                     for (task, kept) in &kept {
@@ -284,7 +284,7 @@ impl World {
                 }
                 Command::Complete { checkpoint } => {
                     assert!(self.published.contains(&checkpoint));
-                    self.tell_all(Told::Complete(checkpoint));
+                    self.tell_all(Notification::Complete(checkpoint));
                 }
                 Command::GiveUp { checkpoint } => assert!(!self.published.contains(&checkpoint)),
                 Command::Abort { .. } | Command::Overtake { .. } => {}
@@ -317,7 +317,7 @@ fn a_checkpoint_that_is_pending_is_given_up_and_counts_as_no_failure() {
     let mut machine = CheckpointMachine::new(limits, 2, 1);
     machine.handle(Input::Running, Duration::ZERO);
     machine.handle(Input::Tick, SECOND * 10);
-    let acknowledged = |task| Input::Acknowledged { task, checkpoint: 1, kept: Kept::default() };
+    let acknowledged = |task| Input::Acknowledged { task, checkpoint: 1, kept: TaskSnapshotRef::default() };
     machine.handle(acknowledged(1), SECOND * 11);
     machine.handle(Input::Suspended, SECOND * 11);
     machine.handle(acknowledged(0), SECOND * 12);

@@ -7,7 +7,7 @@ use flownet_runtime::RootCause;
 
 /// A failure that has repeated too often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeated {
+pub(crate) struct RepeatedFailure {
     /// Attempts that ended with it.
     pub(crate) attempts: u32,
     /// The checkpoint that counted last at each of them; none if there was none yet.
@@ -23,7 +23,7 @@ pub(crate) struct FailuresWithoutProgress {
 
 impl FailuresWithoutProgress {
     /// Counts a failure, with the checkpoint that counts last. Answers whether it is final.
-    pub(crate) fn count(&mut self, root_cause: Option<RootCause>, checkpoint: Option<u64>) -> Option<Repeated> {
+    pub(crate) fn count(&mut self, root_cause: Option<RootCause>, checkpoint: Option<u64>) -> Option<RepeatedFailure> {
         if checkpoint > self.checkpoint {
             self.root_causes.clear();
             self.checkpoint = checkpoint;
@@ -40,7 +40,7 @@ impl FailuresWithoutProgress {
         } else {
             return None;
         };
-        Some(Repeated { attempts: attempts as u32, checkpoint: self.checkpoint })
+        Some(RepeatedFailure { attempts: attempts as u32, checkpoint: self.checkpoint })
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
             assert_eq!(failures.count(at("'x'"), None), None);
             assert_eq!(failures.count(None, None), None, "a lost worker in between is not counted");
         }
-        assert_eq!(failures.count(at("'x'"), None), Some(Repeated { attempts: 5, checkpoint: None }));
+        assert_eq!(failures.count(at("'x'"), None), Some(RepeatedFailure { attempts: 5, checkpoint: None }));
     }
 
     #[test]
@@ -78,14 +78,14 @@ mod tests {
         for _ in 2..SAME_POSITION {
             assert_eq!(failures.count(at("'x'"), Some(99)), None);
         }
-        assert_eq!(failures.count(at("'x'"), Some(99)), Some(Repeated { attempts: 5, checkpoint: Some(99) }));
+        assert_eq!(failures.count(at("'x'"), Some(99)), Some(RepeatedFailure { attempts: 5, checkpoint: Some(99) }));
     }
 
     #[test]
     fn failures_of_one_kind_at_other_positions_are_final_later() {
         let mut failures = FailuresWithoutProgress::default();
         let repeated = (1..100).find_map(|n| failures.count(at(&n.to_string()), Some(1)));
-        assert_eq!(repeated, Some(Repeated { attempts: 10, checkpoint: Some(1) }));
+        assert_eq!(repeated, Some(RepeatedFailure { attempts: 10, checkpoint: Some(1) }));
     }
 
     #[test]

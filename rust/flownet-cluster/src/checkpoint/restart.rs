@@ -7,7 +7,7 @@ use std::time::Duration;
 use flownet_runtime::RootCause;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::repeated::{FailuresWithoutProgress, Repeated};
+use super::repeated::{FailuresWithoutProgress, RepeatedFailure};
 
 /// How often, and after how long, a job that failed is started again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(crate) struct Supervisor {
     /// Failures without progress, if these are judged.
     without_progress: Option<FailuresWithoutProgress>,
     /// Why there is no restart any more.
-    gave_up: Option<Repeated>,
+    gave_up: Option<RepeatedFailure>,
 }
 
 impl Supervisor {
@@ -115,7 +115,7 @@ impl Supervisor {
     }
 
     /// The failure that it gave up on because it repeated.
-    pub(crate) fn gave_up(&self) -> Option<Repeated> {
+    pub(crate) fn gave_up(&self) -> Option<RepeatedFailure> {
         self.gave_up
     }
 

@@ -16,9 +16,9 @@ fn limits() -> CheckpointLimits {
 }
 
 /// Marked with the checkpoint and the task that it is of.
-fn kept(checkpoint: u64, task: u32) -> Kept {
+fn kept(checkpoint: u64, task: u32) -> TaskSnapshotRef {
     let snapshot = TaskSnapshot { parts: vec![], bytes: checkpoint * 1000 + u64::from(task) };
-    Kept { snapshot, is_last: false, has_finished: false }
+    TaskSnapshotRef { snapshot, is_last: false, has_finished: false }
 }
 
 /// Of a checkpoint's file.
@@ -133,7 +133,7 @@ fn tasks_that_have_finished_get_one_more_checkpoint_at_once_and_only_one() {
     machine.handle(Input::Finished { task: 1 }, SECOND * 2);
     assert_eq!(commands(&mut machine), [Command::Trigger { checkpoint: 1 }]);
     for task in 0..2 {
-        let kept = Kept { is_last: true, has_finished: true, ..kept(1, task) };
+        let kept = TaskSnapshotRef { is_last: true, has_finished: true, ..kept(1, task) };
         machine.handle(Input::Acknowledged { task, checkpoint: 1, kept }, SECOND * 3);
     }
     commands(&mut machine);
@@ -159,7 +159,7 @@ fn what_tasks_that_have_ended_kept_goes_with_every_checkpoint_after() {
     let mut machine = machine(2, limits());
     machine.handle(Input::Finished { task: 0 }, SECOND);
     machine.handle(Input::Tick, SECOND * 10);
-    let last = Kept { is_last: true, has_finished: true, ..kept(1, 0) };
+    let last = TaskSnapshotRef { is_last: true, has_finished: true, ..kept(1, 0) };
     machine.handle(Input::Acknowledged { task: 0, checkpoint: 1, kept: last.clone() }, SECOND * 10);
     acknowledge(&mut machine, 1, 1, SECOND * 10);
     machine.handle(Input::Published { checkpoint: 1 }, SECOND * 11);
@@ -184,7 +184,7 @@ fn what_was_on_its_way_from_a_task_that_has_ended_is_of_one_checkpoint_only() {
     machine.handle(Input::Finished { task: 0 }, SECOND);
     machine.handle(Input::Tick, SECOND * 10);
     let snapshot = TaskSnapshot { parts: vec![state.clone(), on_its_way.clone()], bytes: 18 };
-    let last = Kept { snapshot, is_last: true, has_finished: true };
+    let last = TaskSnapshotRef { snapshot, is_last: true, has_finished: true };
     machine.handle(Input::Acknowledged { task: 0, checkpoint: 1, kept: last }, SECOND * 10);
     // It ends with the checkpoint that keeps its end, and those behind it read on.
     for (checkpoint, parts) in [(1, vec![state.clone(), on_its_way]), (2, vec![state.clone()]), (3, vec![state])] {
@@ -261,7 +261,7 @@ struct World {
     /// What is on its way to the machine, and when it comes.
     mail: Vec<(Duration, Input)>,
     /// What is on its way to the tasks.
-    orders: Vec<(Duration, usize, Told)>,
+    orders: Vec<(Duration, usize, Notification)>,
     losses: bool,
     /// Checkpoints that were told to overtake.
     overtaking: BTreeSet<u64>,
@@ -271,7 +271,7 @@ struct World {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum Notification {
     Trigger(u64),
     Overtake(u64),
     Complete(u64),
@@ -285,7 +285,7 @@ struct Task {
     /// The first checkpoint that it took after it had finished.
     last: Option<u64>,
     /// What it kept for each.
-    kept: BTreeMap<u64, Kept>,
+    kept: BTreeMap<u64, TaskSnapshotRef>,
 }
 
 impl World {
@@ -386,15 +386,15 @@ impl World {
         }
     }
 
-    fn tell(&mut self, number: usize, told: Told) {
+    fn tell(&mut self, number: usize, told: Notification) {
         let task = &mut self.tasks[number];
         if task.has_ended {
             return;
         }
         match told {
-            Told::Trigger(checkpoint) if !task.kept.contains_key(&checkpoint) => {
+            Notification::Trigger(checkpoint) if !task.kept.contains_key(&checkpoint) => {
                 let of = kept(checkpoint, number as u32);
-                let kept = Kept { is_last: task.has_finished, has_finished: task.has_finished, ..of };
+                let kept = TaskSnapshotRef { is_last: task.has_finished, has_finished: task.has_finished, ..of };
                 task.kept.insert(checkpoint, kept.clone());
                 if task.has_finished {
                     task.last.get_or_insert(checkpoint);
@@ -406,14 +406,14 @@ impl World {
                     self.post(Input::Acknowledged { task, checkpoint, kept });
                 }
             }
-            Told::Trigger(_) => {}
-            Told::Overtake(checkpoint) => {
+            Notification::Trigger(_) => {}
+            Notification::Overtake(checkpoint) => {
                 let task = number as u32;
                 let share = Share::Channel { edge: 0, producer: task, subpartition: 0 };
                 let snapshot = TaskSnapshot { parts: vec![part("#1", "in_flight.output", share)], bytes: 0 };
                 self.post(Input::Overtook { task, checkpoint, snapshot });
             }
-            Told::Complete(checkpoint) => {
+            Notification::Complete(checkpoint) => {
                 if task.last.is_some_and(|last| last <= checkpoint) {
                     task.has_ended = true;
                     self.post(Input::Ended { task: number as u32 });
@@ -429,12 +429,12 @@ impl World {
                     assert!(checkpoint > self.triggered, "I1: numbers grow");
                     assert_eq!(self.being_published, None, "I1: one at a time");
                     self.triggered = checkpoint;
-                    self.tell_all(Told::Trigger(checkpoint));
+                    self.tell_all(Notification::Trigger(checkpoint));
                 }
                 Command::Overtake { checkpoint } => {
                     assert_eq!(checkpoint, self.triggered);
                     assert!(self.overtaking.insert(checkpoint), "I6: once");
-                    self.tell_all(Told::Overtake(checkpoint));
+                    self.tell_all(Notification::Overtake(checkpoint));
                 }
                 Command::Publish { checkpoint, kept, .. } => {
                     assert_eq!(checkpoint, self.triggered);
@@ -449,7 +449,7 @@ impl World {
                 }
                 Command::Complete { checkpoint } => {
                     assert!(self.published.contains(&checkpoint), "I3: only what was published");
-                    self.tell_all(Told::Complete(checkpoint));
+                    self.tell_all(Notification::Complete(checkpoint));
                 }
                 Command::Abort { checkpoint, .. } => {
                     assert!(!self.published.contains(&checkpoint), "I3: what counts is not called off");
@@ -462,7 +462,7 @@ impl World {
     }
 
     /// I2.
-    fn check_whole(&self, checkpoint: u64, kept: &BTreeMap<u32, Kept>) {
+    fn check_whole(&self, checkpoint: u64, kept: &BTreeMap<u32, TaskSnapshotRef>) {
         assert_eq!(kept.len(), self.tasks.len(), "something of every task");
         for (number, kept) in kept {
             let of = kept.snapshot.bytes / 1000;
@@ -473,12 +473,12 @@ impl World {
             let is_told = of == checkpoint && self.overtaking.contains(&checkpoint);
             assert!(overtaken == usize::from(is_told) || task.has_ended, "I6: {overtaken} in {checkpoint}");
             let parts = Vec::new();
-            let kept = Kept { snapshot: TaskSnapshot { parts, ..kept.snapshot.clone() }, ..kept.clone() };
+            let kept = TaskSnapshotRef { snapshot: TaskSnapshot { parts, ..kept.snapshot.clone() }, ..kept.clone() };
             assert_eq!(task.kept.get(&of), Some(&kept), "as the task kept it");
         }
     }
 
-    fn tell_all(&mut self, told: Told) {
+    fn tell_all(&mut self, told: Notification) {
         for task in 0..self.tasks.len() {
             let at = self.soon();
             self.orders.push((at, task, told));

@@ -4,7 +4,7 @@
 //!
 //! Workers that answer stay from one attempt to the next: their tasks are cancelled, they give back all these had, and get
 //! others. A worker that was lost, or did not let go of its tasks in time, is replaced: by a process that is started, or by
-//! one that comes to the crew, for which the attempt waits.
+//! one that comes to the worker pool, for which the attempt waits.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use flownet_store::StoreError;
 
 use super::checkpoints::Checkpoints;
-use super::driver::{Driver, Event, Seat, flow_loop, regions_machine, stall_machine};
+use super::driver::{Driver, Event, WorkerRecord, flow_loop, regions_machine, stall_machine};
 use crate::{
     alignment::AlignmentMachine,
     error::ClusterError,
-    machine::{Failure, JobState, Outcome, Past},
+    machine::{Failure, JobState, LaunchHistory, Outcome},
 };
 
 impl Driver {
@@ -48,13 +48,13 @@ impl Driver {
         if self.job.launcher.renews() {
             self.job.launcher.expel_used();
             let own = |worker: u32| worker == 0;
-            self.seats.values_mut().filter(|seat| !own(seat.identity.worker)).for_each(Seat::renew);
+            self.seats.values_mut().filter(|seat| !own(seat.identity.worker)).for_each(WorkerRecord::renew);
         }
     }
 
     /// A job that has run waits for its storage to be there again, as it would after any other failure.
     async fn begin_later(&mut self, error: ClusterError) -> Result<(), ClusterError> {
-        let has_past = self.past.iter().any(|past| *past != Past::None);
+        let has_past = self.past.iter().any(|past| *past != LaunchHistory::None);
         let may_pass = has_past && matches!(error, ClusterError::Store(StoreError::Io { .. }));
         let delay = may_pass.then(|| self.supervisor.failed(self.began.elapsed(), None, None)).flatten();
         let Some(delay) = delay else { return Err(error) };
@@ -91,7 +91,7 @@ impl Driver {
 
     async fn begin_attempt(&mut self) -> Result<(), ClusterError> {
         self.generation += 1;
-        self.seats.values_mut().for_each(Seat::settle);
+        self.seats.values_mut().for_each(WorkerRecord::settle);
         let regions = 0..self.regions.count();
         regions.for_each(|region| self.count_attempt(region));
         self.flow = flow_loop(&self.job);
@@ -105,7 +105,10 @@ impl Driver {
             self.generation = generation;
             self.restored = Some(restored);
             if resumed.is_some() {
-                self.past.iter_mut().filter(|past| **past == Past::None).for_each(|past| *past = Past::Elsewhere);
+                self.past
+                    .iter_mut()
+                    .filter(|past| **past == LaunchHistory::None)
+                    .for_each(|past| *past = LaunchHistory::Elsewhere);
             }
             self.board.resumed(resumed);
             self.ask_again_for_savepoints();
@@ -155,7 +158,7 @@ impl Driver {
     /// After the last attempt: those that were kept, in vain, leave as any other.
     async fn let_everybody_go(&mut self) {
         let deadline = Instant::now() + self.job.settings.cancel_timeout;
-        self.seats.values_mut().for_each(Seat::leave);
+        self.seats.values_mut().for_each(WorkerRecord::leave);
         while self.seats.values().any(|seat| seat.process.is_some()) && Instant::now() < deadline {
             tokio::time::sleep(ENDING_LOOK).await;
             for seat in self.seats.values_mut() {
@@ -165,7 +168,7 @@ impl Driver {
     }
 }
 
-impl Seat {
+impl WorkerRecord {
     /// Forgets who is gone.
     fn look_after(&mut self) {
         if let Some(process) = &mut self.process
@@ -196,4 +199,4 @@ const LOOK: Duration = Duration::from_millis(50);
 const ENDING_LOOK: Duration = Duration::from_millis(5);
 
 /// What each task goes on from, by its number.
-pub(super) type RestoredTasks = BTreeMap<u32, crate::rpc::Restored>;
+pub(super) type RestoredTasks = BTreeMap<u32, crate::rpc::TaskRestore>;

@@ -73,7 +73,7 @@ pub struct ChannelEnd {
 }
 
 /// Somebody who waits for them.
-pub(super) type Told = oneshot::Sender<TaskChannels>;
+pub(super) type ChannelsReply = oneshot::Sender<TaskChannels>;
 
 impl JobView {
     /// Looks at the channels of a subtask, by position of its vertex and index among the subtasks. `None` if there is no such
@@ -87,7 +87,7 @@ impl JobView {
 
 impl Driver {
     /// Asks the worker of a subtask, if it runs; whoever waits is told, or sees that nobody will.
-    pub(super) fn look_at_channels(&mut self, subtask: (u32, u32), told: Told) {
+    pub(super) fn look_at_channels(&mut self, subtask: (u32, u32), told: ChannelsReply) {
         let Some((worker, task)) = self.place_of(subtask) else { return };
         let region = self.regions.of_task(task).unwrap_or_default();
         let (job, attempt) = (Arc::clone(&self.job), self.attempt_of(region).number);
@@ -153,11 +153,11 @@ mod tests {
     use flownet_runtime::spec::Partitioner;
 
     use super::*;
-    use crate::{plan::tests::Flow, settings::JobSettings};
+    use crate::{plan::tests::DataflowBuilder, settings::JobSettings};
 
     #[test]
     fn each_channel_is_of_who_writes_and_who_reads_it() {
-        let flow = Flow::default()
+        let flow = DataflowBuilder::default()
             .operator("read", 2)
             .operator("count", 3)
             .operator("write", 2)

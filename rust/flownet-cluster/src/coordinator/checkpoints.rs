@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use flownet_store::{CheckpointStore, Claim, Manifest, PublishError, StateKeys, StoreError, TaskEntry};
+use flownet_store::{CheckpointStore, FencingToken, Manifest, PublishError, StateKeys, StoreError, TaskEntry};
 use tokio::sync::Mutex;
 
 use super::attempts::RestoredTasks;
 use super::driver::{Driver, Event, Job};
 use super::{block_on, found_at};
 use crate::{
-    checkpoint::{CheckpointLimits, CheckpointMachine, CheckpointParts, Command, Input, Kept, assign, operators},
+    checkpoint::{
+        CheckpointLimits, CheckpointMachine, CheckpointParts, Command, Input, TaskSnapshotRef, assign, operators,
+    },
     error::ClusterError,
     machine::{self, Failure, JobState},
     plan::Plan,
     report::CheckpointSummary,
-    rpc::{Order, Overtakes, Report, TaskReport},
+    rpc::{Order, Report, TaskReport, UnalignedMode},
     settings::JobSettings,
 };
 
@@ -34,7 +36,7 @@ struct Attempt {
     has_run: bool,
     /// What counts last.
     last: Option<Manifest>,
-    claim: Arc<Mutex<Claim>>,
+    claim: Arc<Mutex<FencingToken>>,
     /// Of all its checkpoints.
     origin: Option<String>,
     /// When the pending one was triggered, in milliseconds since the epoch.
@@ -112,7 +114,7 @@ impl Checkpoints {
         &self,
         restore_from: &str,
         job: &Job,
-        claim: &mut Claim,
+        claim: &mut FencingToken,
         resumed: Option<Manifest>,
     ) -> Result<Manifest, ClusterError> {
         match (found_at(restore_from, job.settings.restore_checkpoint.map(u64::from)).await, resumed) {
@@ -239,7 +241,7 @@ impl Driver {
                             Duration::from_millis(wall_clock_ms().saturating_sub(attempt.triggered_ms).max(0) as u64);
                         attempt.parts.acknowledged(vertex, &snapshot, (after, aligned, stood_still));
                     }
-                    Input::Acknowledged { task, checkpoint, kept: Kept { snapshot, is_last, has_finished } }
+                    Input::Acknowledged { task, checkpoint, kept: TaskSnapshotRef { snapshot, is_last, has_finished } }
                 }
                 Report::Overtook { checkpoint, snapshot } => {
                     let vertex = self.vertex_of(task);
@@ -310,11 +312,11 @@ impl Driver {
     fn trigger(&mut self, checkpoint: u64, is_saved: bool) {
         let settings = &self.job.settings;
         let overtakes = match settings.checkpoint_aligned_timeout {
-            _ if is_saved || !settings.overtakes() => Overtakes::Never,
-            Some(timeout) if !timeout.is_zero() => Overtakes::Late,
-            _ => Overtakes::AtOnce,
+            _ if is_saved || !settings.overtakes() => UnalignedMode::Never,
+            Some(timeout) if !timeout.is_zero() => UnalignedMode::Late,
+            _ => UnalignedMode::AtOnce,
         };
-        if overtakes == Overtakes::Never {
+        if overtakes == UnalignedMode::Never {
             self.feed_checkpoints(Input::Aligned { checkpoint });
         }
         let triggered_ms = wall_clock_ms();
@@ -334,7 +336,7 @@ impl Driver {
         }
     }
 
-    fn publish(&mut self, checkpoint: u64, kept: &BTreeMap<u32, Kept>) {
+    fn publish(&mut self, checkpoint: u64, kept: &BTreeMap<u32, TaskSnapshotRef>) {
         let (job, sender, generation) = (Arc::clone(&self.job), self.sender.clone(), self.generation);
         let Some(attempt) = self.attempt() else { return };
         let (claim, triggered_ms) = (Arc::clone(&attempt.claim), attempt.triggered_ms);
@@ -357,7 +359,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn claim(&mut self) -> Option<Arc<Mutex<Claim>>> {
+    pub(super) fn claim(&mut self) -> Option<Arc<Mutex<FencingToken>>> {
         self.attempt().map(|attempt| Arc::clone(&attempt.claim))
     }
 
@@ -375,7 +377,7 @@ impl Driver {
 
 /// What each task goes on from.
 fn restored(manifest: &Manifest, job: &Job, storage: &str) -> Result<RestoredTasks, ClusterError> {
-    let assigned = assign(manifest, &job.plan, job.settings.allow_dropped_state);
+    let assigned = assign(manifest, &job.plan, job.settings.allow_non_restored_state);
     let (checkpoint, storage) = (manifest.checkpoint, storage.to_owned());
     assigned.map_err(|why| ClusterError::Restore { checkpoint, storage, why })
 }
@@ -390,8 +392,8 @@ fn bytes_by_task(job: &Job, manifest: &Manifest) -> Vec<u64> {
 }
 
 /// What a checkpoint of this job is made of.
-fn manifest(job: &Job, generation: u64, checkpoint: u64, kept: &BTreeMap<u32, Kept>) -> Manifest {
-    let of = |(task, kept): (&u32, &Kept)| {
+fn manifest(job: &Job, generation: u64, checkpoint: u64, kept: &BTreeMap<u32, TaskSnapshotRef>) -> Manifest {
+    let of = |(task, kept): (&u32, &TaskSnapshotRef)| {
         let spec = &job.plan.tasks.get(*task as usize)?.spec;
         Some(TaskEntry {
             uids: uids(spec),

@@ -23,18 +23,18 @@ use tokio::{
 };
 
 use super::{
-    admission::admit_workers, board::Board, channels::Told, checkpoints::Checkpoints, flame::ToldOfFlame,
-    found::FoundSplits, link::WorkerLink, savepoints::SavepointRequest,
+    admission::admit_workers, channels::ChannelsReply, checkpoints::Checkpoints, flame::ToldOfFlame,
+    found::FoundSplits, link::WorkerLink, savepoints::SavepointRequest, status_store::StatusStore,
 };
 use crate::{
     alignment::AlignmentMachine,
-    checkpoint::{self, Repeated, Supervisor},
+    checkpoint::{self, RepeatedFailure, Supervisor},
     error::{ClusterError, WorkerIdentity},
     flow::FlowLoop,
     launcher::{LaunchedWorker, Launcher},
-    machine::{Failure, Input, JobState, Limits, Outcome, Past, Placement, RegionCommand, RegionsMachine},
+    machine::{Failure, Input, JobState, LaunchHistory, Limits, Outcome, Placement, RegionCommand, RegionsMachine},
     plan::{Plan, Regions},
-    rpc::{Attempt, Inspection, Introduction, News, Restored, WorkerClient, WorkerFault},
+    rpc::{Attempt, Inspection, Introduction, StatusReport, TaskRestore, WorkerClient, WorkerFault},
     settings::JobSettings,
     stall::StallMachine,
 };
@@ -61,7 +61,7 @@ pub(super) enum Event {
     /// There is more to read for a source.
     Splits { found: FoundSplits },
     /// Somebody looks at the channels of a subtask.
-    Channels { vertex: u32, subtask: u32, told: Told },
+    Channels { vertex: u32, subtask: u32, told: ChannelsReply },
     /// Somebody wants to see where a subtask spends its time.
     Flame { vertex: u32, subtask: u32, order: FlameOrder, told: ToldOfFlame },
     /// The user wants a checkpoint.
@@ -77,11 +77,11 @@ pub(super) enum Event {
     /// A worker could not do what it was asked, for a region or for all.
     Faulty { region: Option<u32>, worker: u32, fault: WorkerFault },
     /// Answer to a poll.
-    News { worker: u32, news: News },
+    News { worker: u32, news: StatusReport },
     /// Answer to an inspection.
     Inspected { worker: u32, round: u32, inspection: Inspection },
     /// Answer to a stop call.
-    Stopped { region: u32, worker: u32, news: News },
+    Stopped { region: u32, worker: u32, news: StatusReport },
     /// Answer to a call that has nothing to say.
     Done,
     /// What became of a checkpoint that was to be published.
@@ -97,7 +97,7 @@ pub(super) enum Event {
 /// The loop and what it holds. Dropping it kills and reaps every process.
 pub(super) struct Driver {
     pub(super) job: Arc<Job>,
-    pub(super) board: Arc<Board>,
+    pub(super) board: Arc<StatusStore>,
     /// Of this attempt.
     pub(super) machine: RegionsMachine,
     pub(super) regions: Regions,
@@ -113,18 +113,18 @@ pub(super) struct Driver {
     /// The attempt of the job that runs; they are numbered upwards.
     pub(super) generation: u64,
     /// What its tasks go on from. None without checkpoints.
-    pub(super) restored: Option<BTreeMap<u32, Restored>>,
+    pub(super) restored: Option<BTreeMap<u32, TaskRestore>>,
     pub(super) checkpoints: Option<Checkpoints>,
     /// Those that were asked for and not answered.
     pub(super) savepoints: Vec<SavepointRequest>,
     /// Where the last checkpoint is to be copied to.
     pub(super) last_savepoint: Option<String>,
     /// Of each region, whether an attempt came to run.
-    pub(super) past: Vec<Past>,
+    pub(super) past: Vec<LaunchHistory>,
     pub(super) began: Instant,
     pub(super) coordinator: SocketAddr,
     pub(super) network: Handle,
-    pub(super) seats: BTreeMap<u32, Seat>,
+    pub(super) seats: BTreeMap<u32, WorkerRecord>,
     pub(super) events: UnboundedReceiver<Event>,
     pub(super) sender: UnboundedSender<Event>,
     /// The control port, open while workers are still to come.
@@ -140,7 +140,7 @@ pub(super) struct RegionAttempt {
 }
 
 /// One worker and what is known of it.
-pub(super) struct Seat {
+pub(super) struct WorkerRecord {
     pub(super) identity: WorkerIdentity,
     /// What was launched of it, while it is there.
     pub(super) process: Option<LaunchedWorker>,
@@ -162,7 +162,7 @@ impl Driver {
     /// Opens the control port. `network` runs the data plane of this process.
     pub(super) async fn new(
         job: Arc<Job>,
-        board: Arc<Board>,
+        board: Arc<StatusStore>,
         events: Events,
         network: Handle,
     ) -> Result<Self, ClusterError> {
@@ -176,8 +176,8 @@ impl Driver {
             tokio::spawn(admit_workers(listener, job.credentials.clone(), events.sender.clone())).abort_handle()
         });
 
-        let seats: BTreeMap<u32, Seat> =
-            participants(&job).into_iter().map(|worker| (worker, Seat::new(worker))).collect();
+        let seats: BTreeMap<u32, WorkerRecord> =
+            participants(&job).into_iter().map(|worker| (worker, WorkerRecord::new(worker))).collect();
         let checkpoints = Checkpoints::open(&job)?;
         let supervisor = Supervisor::new(&job.settings.restart, checkpoints.is_some(), u64::from(coordinator.port()));
         // If nothing begins anew, or all workers go before it does, there are no parts that begin anew.
@@ -199,7 +199,7 @@ impl Driver {
             checkpoints,
             savepoints: Vec::new(),
             last_savepoint: None,
-            past: vec![Past::None; count],
+            past: vec![LaunchHistory::None; count],
             job,
             machine,
             began: board.began(),
@@ -382,7 +382,7 @@ impl Driver {
         self.seats.contains_key(&found.worker).then_some((found.worker, found.spec.task_id))
     }
 
-    fn news(&mut self, worker: u32, mut news: News) {
+    fn news(&mut self, worker: u32, mut news: StatusReport) {
         self.board.log().take(worker, std::mem::take(&mut news.said));
         // Of attempts before nothing is to be learned but that the worker lives.
         let running: Vec<u32> =
@@ -411,14 +411,14 @@ impl Driver {
     }
 
     /// A worker has given back all that a region had. It stays, for others and for what comes.
-    fn stopped(&mut self, region: u32, worker: u32, news: News) {
+    fn stopped(&mut self, region: u32, worker: u32, news: StatusReport) {
         self.news(worker, news);
         self.feed_in(region, Input::WorkerGone { worker });
     }
 
     fn next_wake(&self) -> Instant {
         let has_processes = self.seats.values().any(|seat| seat.process.is_some());
-        let ends = |seat: &Seat| seat.process.is_some() && (seat.leaving || seat.disconnected.is_some());
+        let ends = |seat: &WorkerRecord| seat.process.is_some() && (seat.leaving || seat.disconnected.is_some());
         let is_ending = self.seats.values().any(ends);
         let look = match (has_processes, is_ending) {
             (false, _) => IDLE_LOOK,
@@ -451,7 +451,7 @@ impl Driver {
                 let error = failure.into_error(&self.job.plan, identity);
                 Err(match self.supervisor.gave_up() {
                     None => error,
-                    Some(Repeated { attempts, checkpoint }) => {
+                    Some(RepeatedFailure { attempts, checkpoint }) => {
                         ClusterError::Repeated { error: Box::new(error), attempts, checkpoint }
                     }
                 })
@@ -459,8 +459,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn seat(&mut self, worker: u32) -> &mut Seat {
-        self.seats.entry(worker).or_insert_with(|| Seat::new(worker))
+    pub(super) fn seat(&mut self, worker: u32) -> &mut WorkerRecord {
+        self.seats.entry(worker).or_insert_with(|| WorkerRecord::new(worker))
     }
 
     fn publish_workers(&self) {
@@ -475,7 +475,7 @@ impl Drop for Driver {
     }
 }
 
-impl Seat {
+impl WorkerRecord {
     pub(super) fn new(worker: u32) -> Self {
         Self {
             identity: WorkerIdentity::unknown(worker),
@@ -506,9 +506,9 @@ impl Seat {
 /// The machine of an attempt of the job.
 pub(super) fn regions_machine(
     job: &Job,
-    seats: &BTreeMap<u32, Seat>,
+    seats: &BTreeMap<u32, WorkerRecord>,
     regions: &Regions,
-    past: &[Past],
+    past: &[LaunchHistory],
 ) -> RegionsMachine {
     let limits = Limits {
         launch: job.settings.launch_timeout,
@@ -548,7 +548,13 @@ fn report_interval(job: &Job) -> Duration {
 }
 
 /// Asks a worker for news, one call after the other, until it cannot be reached.
-async fn poll_news(worker: u32, link: WorkerLink, wait: Duration, board: Arc<Board>, events: UnboundedSender<Event>) {
+async fn poll_news(
+    worker: u32,
+    link: WorkerLink,
+    wait: Duration,
+    board: Arc<StatusStore>,
+    events: UnboundedSender<Event>,
+) {
     loop {
         let (event, is_last) = match link.poll(wait, board.log().room()).await {
             Ok(news) => (Event::News { worker, news }, false),

@@ -1,8 +1,8 @@
 //! The flame graph of one task, for people who look at it: its worker takes the samples then, and keeps nothing.
 
 use flownet_runtime::{
-    flame::{self, FlameOrder, Place},
-    ledger::{TimeShares, TimeState},
+    flame::{self, FlameOrder, TaskActivity},
+    time_accounting::{TimeShares, TimeState},
 };
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -124,11 +124,11 @@ impl From<flame::FlameFrame> for FlameFrame {
         let flame::FlameFrame { below, place, samples } = frame;
         let nowhere = Self { below, samples, function: None, file: None, line: None, state: None };
         match place {
-            Place::Function { name, file, line } => {
+            TaskActivity::Function { name, file, line } => {
                 Self { function: Some(name), file: Some(file), line: Some(line), ..nowhere }
             }
-            Place::State(state) => Self { state: Some(state_name(state)), ..nowhere },
-            Place::Missed => Self { state: Some(MISSED), ..nowhere },
+            TaskActivity::State(state) => Self { state: Some(state_name(state)), ..nowhere },
+            TaskActivity::Missed => Self { state: Some(MISSED), ..nowhere },
         }
     }
 }

@@ -11,7 +11,7 @@ use tarpc::client::RpcError;
 
 use crate::{
     agent::Agent,
-    rpc::{Attempt, Deployment, Inspection, News, Order, WorkerClient, WorkerFault, within},
+    rpc::{Attempt, Deployment, Inspection, Order, StatusReport, WorkerClient, WorkerFault, within},
 };
 
 /// A worker that can be called. Clones call the same worker.
@@ -44,7 +44,7 @@ impl WorkerLink {
         }
     }
 
-    pub(super) async fn poll(&self, wait: Duration, log_room: u64) -> Result<News, RpcError> {
+    pub(super) async fn poll(&self, wait: Duration, log_room: u64) -> Result<StatusReport, RpcError> {
         match self {
             Self::Local(agent) => Ok(agent.poll(wait, log_room).await),
             Self::Remote(client) => client.poll(within(NEVER), wait, log_room).await,
@@ -122,7 +122,7 @@ impl WorkerLink {
         }
     }
 
-    pub(super) async fn stop(&self, region: u32) -> Result<News, RpcError> {
+    pub(super) async fn stop(&self, region: u32) -> Result<StatusReport, RpcError> {
         match self {
             Self::Local(agent) => Ok(agent.stop(region).await),
             Self::Remote(client) => client.stop(within(NEVER), region).await,

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use flownet_runtime::log::{LogEntry, LogKind, LogLevel, Said};
+use flownet_runtime::log::{DrainedLog, LogEntry, LogKind, LogLevel};
 use serde::Serialize;
 
 use super::view::JobView;
@@ -64,12 +64,12 @@ pub struct LogQuery {
 /// The log of a job.
 #[derive(Debug, Default)]
 pub(super) struct JobLog {
-    kept: Mutex<Kept>,
+    kept: Mutex<LogTail>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct LogTail {
     /// Of the last entry.
     number: u64,
     entries: Entries,
@@ -86,7 +86,7 @@ struct Entries {
 
 impl JobLog {
     /// Takes what a worker has told.
-    pub(super) fn take(&self, worker: u32, said: Said) {
+    pub(super) fn take(&self, worker: u32, said: DrainedLog) {
         if said.entries.is_empty() && said.dropped == 0 {
             return;
         }
@@ -138,13 +138,13 @@ impl JobLog {
         LogPage { entries, last: kept.number.max(query.after) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, LogTail> {
         // Two queues and their sizes, changed together: whole even after a panic.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl LogTail {
     fn add(&mut self, worker: u32, entry: LogEntry) {
         let entry = Arc::new(JobLogEntry::new(self.number + 1, worker, entry));
         let is_output = entry.kind == OUTPUT;
@@ -218,7 +218,7 @@ impl LogPrinter {
     #[must_use]
     pub fn next(&self, timeout: Duration) -> Option<Vec<Arc<JobLogEntry>>> {
         let log = self.view.board.log();
-        let is_quiet = |kept: &mut Kept| kept.unprinted.queue.is_empty() && !kept.has_ended;
+        let is_quiet = |kept: &mut LogTail| kept.unprinted.queue.is_empty() && !kept.has_ended;
         let waited = log.changed.wait_timeout_while(log.lock(), timeout, is_quiet);
         let mut kept = waited.unwrap_or_else(PoisonError::into_inner).0;
         let Entries { queue, .. } = std::mem::take(&mut kept.unprinted);
@@ -245,8 +245,8 @@ mod tests {
 
     use super::*;
 
-    fn said(kind: LogKind, text: &str) -> Said {
-        Said { entries: vec![LogEntry::now(Some(Speaker { vertex: 1, subtask: 2 }), kind, text)], dropped: 0 }
+    fn said(kind: LogKind, text: &str) -> DrainedLog {
+        DrainedLog { entries: vec![LogEntry::now(Some(Speaker { vertex: 1, subtask: 2 }), kind, text)], dropped: 0 }
     }
 
     fn record(level: LogLevel) -> LogKind {
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_said() {
         let log = JobLog::default();
-        log.take(3, Said { entries: Vec::new(), dropped: 7 });
+        log.take(3, DrainedLog { entries: Vec::new(), dropped: 7 });
         let entries = log.page(ALL).entries;
         assert_eq!(entries[0].text, "7 entries of worker 3 had no room and are missing here");
     }

@@ -15,7 +15,6 @@
 mod admission;
 mod alignment;
 mod attempts;
-mod board;
 mod calls;
 mod channels;
 mod checkpoints;
@@ -28,6 +27,7 @@ mod log;
 mod regions;
 mod savepoints;
 mod stalls;
+mod status_store;
 mod thread;
 mod view;
 
@@ -43,10 +43,10 @@ pub use self::log::{JobLogEntry, LogPage, LogPrinter, LogQuery};
 pub use self::savepoints::{PendingSavepoint, Savepoint, save_checkpoint};
 pub use self::view::JobView;
 use self::{
-    board::Board,
     driver::{Driver, Events, Job},
+    status_store::StatusStore,
     thread::CoordinatorThread,
-    view::Described,
+    view::JobDescription,
 };
 use crate::{
     checkpoint::without_uid_in,
@@ -87,8 +87,8 @@ impl Coordinator {
         let mut plan = Self::plan(dataflow, &settings)?;
         enumerator::enumerate(&mut plan, matches!(launcher, Launcher::Processes(_)))?;
         let credentials = launcher.credentials(&settings.tls)?;
-        let board = Arc::new(Board::new(&settings, &plan));
-        let described = Arc::new(Described {
+        let board = Arc::new(StatusStore::new(&settings, &plan));
+        let described = Arc::new(JobDescription {
             explanation: Explanation::of(&plan, &settings),
             settings: settings.clone(),
             without_uid: without_uid_in(&plan),
@@ -159,7 +159,7 @@ pub fn checkpoints(storage: &str) -> Result<Listing, StoreError> {
 
 /// A checkpoint with all that it keeps.
 #[derive(Debug)]
-pub struct Read {
+pub struct CheckpointContents {
     /// What it is made of.
     pub manifest: Manifest,
     /// The state of all its tasks.
@@ -170,14 +170,14 @@ pub struct Read {
 ///
 /// # Errors
 /// There is none, or something of it is not what was written.
-pub fn read_checkpoint(storage: &str, checkpoint: Option<u64>) -> Result<Read, ClusterError> {
+pub fn read_checkpoint(storage: &str, checkpoint: Option<u64>) -> Result<CheckpointContents, ClusterError> {
     block_on(async {
         let (store, manifest) = found_at(storage, checkpoint).await?;
         let mut parts = Vec::new();
         for task in &manifest.tasks {
             parts.extend(store.read_parts(&task.parts).await?);
         }
-        Ok(Read { manifest, parts })
+        Ok(CheckpointContents { manifest, parts })
     })
 }
 
@@ -185,7 +185,7 @@ pub fn read_checkpoint(storage: &str, checkpoint: Option<u64>) -> Result<Read, C
 ///
 /// # Errors
 /// There is none.
-pub fn read_medium(storage: &str) -> Result<Read, ClusterError> {
+pub fn read_medium(storage: &str) -> Result<CheckpointContents, ClusterError> {
     block_on(async {
         let store = existing(storage)?;
         let Listing { checkpoints, damage } = store.checkpoints().await?;
@@ -194,7 +194,7 @@ pub fn read_medium(storage: &str) -> Result<Read, ClusterError> {
             let parts = listed.manifest.tasks.iter().flat_map(|task| &task.parts);
             let parts: Vec<_> = parts.filter(|part| has_medium(&part.name, &part.share)).cloned().collect();
             match store.read_parts(&parts).await {
-                Ok(parts) => return Ok(Read { manifest: listed.manifest, parts }),
+                Ok(parts) => return Ok(CheckpointContents { manifest: listed.manifest, parts }),
                 Err(error) => failed = error,
             }
         }
@@ -239,7 +239,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, ClusterError>>) -> Result<T,
 }
 
 /// I2: posts a result even if the coordinator's thread panics.
-struct Verdict(Arc<Board>);
+struct Verdict(Arc<StatusStore>);
 
 impl Drop for Verdict {
     fn drop(&mut self) {
@@ -249,7 +249,7 @@ impl Drop for Verdict {
 
 /// The body of the coordinator's thread. The runtimes end in here, so that
 /// their threads are gone before the result is posted.
-fn coordinate(job: Arc<Job>, board: Arc<Board>, events: Events) -> Result<(), ClusterError> {
+fn coordinate(job: Arc<Job>, board: Arc<StatusStore>, events: Events) -> Result<(), ClusterError> {
     let setup = |error: std::io::Error| ClusterError::Setup { message: format!("cannot start a thread: {error}") };
     let network = NetworkThread::start().map_err(setup)?;
     let control = control_runtime().map_err(setup)?;

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use super::driver::{Driver, RegionAttempt, Seat};
+use super::driver::{Driver, RegionAttempt, WorkerRecord};
 use crate::{
     checkpoint,
     machine::{Failure, Input, Outcome},
@@ -90,7 +90,7 @@ impl Driver {
     fn regions_are_held(&self) -> bool {
         let Some(at) = self.machine.begins_at() else { return true };
         let is_publishing = self.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.is_publishing());
-        let is_in_doubt = |worker: u32| self.seats.get(&worker).is_some_and(Seat::is_in_doubt);
+        let is_in_doubt = |worker: u32| self.seats.get(&worker).is_some_and(WorkerRecord::is_in_doubt);
         let mut waiting = self.machine.waiting().into_iter();
         let is_anybody_in_doubt = waiting.any(|region| self.workers_of(region).into_iter().any(is_in_doubt));
         let comes = self.job.launcher.patience(self.job.settings.workers);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 
-use super::{board::Board, driver::Event, found::FoundSplits, thread::CoordinatorThread};
+use super::{driver::Event, found::FoundSplits, status_store::StatusStore, thread::CoordinatorThread};
 use crate::{
     error::ClusterError,
     explain::Explanation,
@@ -18,15 +18,15 @@ use crate::{
 /// it answers as it was last, and what it is asked to do comes to nothing.
 #[derive(Clone, Debug)]
 pub struct JobView {
-    pub(super) board: Arc<Board>,
+    pub(super) board: Arc<StatusStore>,
     pub(super) events: mpsc::UnboundedSender<Event>,
-    pub(super) described: Arc<Described>,
+    pub(super) described: Arc<JobDescription>,
     pub(super) thread: Arc<CoordinatorThread>,
 }
 
 /// What is known of a job before it runs.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(super) struct JobDescription {
     pub(super) explanation: Explanation,
     pub(super) settings: JobSettings,
     /// Operators that keep state and have none.

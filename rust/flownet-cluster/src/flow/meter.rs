@@ -89,7 +89,7 @@ fn bytes_in(metrics: &MetricsSnapshot) -> u64 {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use flownet_runtime::{QueueSnapshot, ledger::TimeShares};
+    use flownet_runtime::{QueueSnapshot, time_accounting::TimeShares};
 
     use super::*;
 

@@ -124,12 +124,12 @@ const BATCH_INTERVAL: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
     use crate::{
-        plan::{Plan, tests::Flow},
+        plan::{Plan, tests::DataflowBuilder},
         settings::JobSettings,
     };
 
     fn flow_loop(control: FlowControl) -> FlowLoop {
-        let plan = Plan::new(&Flow::word_count().0, &JobSettings::default()).expect("a sound dataflow");
+        let plan = Plan::new(&DataflowBuilder::word_count().0, &JobSettings::default()).expect("a sound dataflow");
         FlowLoop::new(control, plan.tasks.iter().map(|task| &task.spec))
     }
 

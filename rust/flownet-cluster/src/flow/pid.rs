@@ -16,11 +16,11 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct PidEstimator {
     batch_interval: Duration,
-    latest: Option<Latest>,
+    latest: Option<LatestSample>,
 }
 
 #[derive(Debug)]
-struct Latest {
+struct LatestSample {
     time: Duration,
     rate: f64,
     error: f64,
@@ -46,7 +46,7 @@ impl PidEstimator {
         }
         let processing_rate = elements as f64 / processing.as_secs_f64();
         let Some(latest) = &mut self.latest else {
-            self.latest = Some(Latest { time, rate: processing_rate, error: 0.0 });
+            self.latest = Some(LatestSample { time, rate: processing_rate, error: 0.0 });
             return None;
         };
         // How much faster the sources were let go than the batch was processed.
@@ -55,7 +55,7 @@ impl PidEstimator {
         let historical_error = scheduling.as_secs_f64() * processing_rate / self.batch_interval.as_secs_f64();
         let d_error = (error - latest.error) / (time - latest.time).as_secs_f64();
         let change = PROPORTIONAL * error + INTEGRAL * historical_error + DERIVATIVE * d_error;
-        *latest = Latest { time, rate: (latest.rate - change).max(MIN_RATE), error };
+        *latest = LatestSample { time, rate: (latest.rate - change).max(MIN_RATE), error };
         Some(latest.rate)
     }
 }

@@ -1,13 +1,13 @@
 //! Where the workers of a job come from: processes that are started for it, or
-//! a [`Crew`] of processes that came by themselves.
+//! a [`WorkerPool`] of processes that came by themselves.
 //!
 //! The coordinator launches each worker through its [`Launcher`], with its
 //! [`Orders`], and watches and ends the [`LaunchedWorker`] it gets, whichever it is.
 
-mod crew;
-mod crew_port;
 mod greeting;
 mod process;
+mod worker_pool;
+mod worker_pool_port;
 
 use std::{
     io,
@@ -19,15 +19,15 @@ use std::{
 use flownet_net::{Credentials, Secret};
 use serde::{Deserialize, Serialize};
 
-use self::{crew::Assignment, process::WorkerProcess};
-pub use self::{
-    crew::{Crew, CrewMember, Refill},
-    process::WorkerCommand,
-};
 pub(crate) use self::{
-    crew_port::{Report, Told},
     greeting::Greeting,
+    worker_pool_port::{Report, WorkerOrder},
 };
+pub use self::{
+    process::WorkerCommand,
+    worker_pool::{PoolWorker, Refill, WorkerPool},
+};
+use self::{process::WorkerProcess, worker_pool::Assignment};
 use crate::{
     error::{ClusterError, WorkerExit},
     plan::PlanError,
@@ -42,9 +42,9 @@ pub enum Launcher {
     Processes(WorkerCommand),
     /// Processes that somebody else started, here or elsewhere, and that stay
     /// for the next job.
-    Crew {
+    WorkerPool {
         /// Who there is.
-        crew: Arc<Crew>,
+        pool: Arc<WorkerPool>,
         /// Bytes handed to each worker's factory builder; at most 256 MiB.
         init: Vec<u8>,
     },
@@ -77,23 +77,23 @@ impl Launcher {
     pub(crate) fn host(&self) -> IpAddr {
         match self {
             Self::Processes(_) => Ipv4Addr::LOCALHOST.into(),
-            Self::Crew { crew, .. } => crew.address().ip(),
+            Self::WorkerPool { pool, .. } => pool.address().ip(),
         }
     }
 
     /// What the workers of a new job prove themselves with. The members of a
-    /// crew have the same for all jobs of the crew: it never crosses the wire.
+    /// worker pool have the same for all jobs of the worker pool: it never crosses the wire.
     pub(crate) fn credentials(&self, tls: &Tls) -> Result<Credentials, ClusterError> {
         match self {
             Self::Processes(_) => {
                 let secret = Secret::generate().map_err(|error| ClusterError::Setup { message: error.to_string() })?;
                 Ok(tls.credentials(secret, self.host()).map_err(PlanError::from)?)
             }
-            Self::Crew { crew, .. } if tls.is_met_by(crew.tls(), crew.credentials().has_tls()) => {
-                Ok(crew.credentials().clone())
+            Self::WorkerPool { pool, .. } if tls.is_met_by(pool.tls(), pool.credentials().has_tls()) => {
+                Ok(pool.credentials().clone())
             }
-            Self::Crew { crew, .. } => {
-                let mismatch = SettingsError::CrewTls { job: tls.clone(), crew: crew.tls().clone() };
+            Self::WorkerPool { pool, .. } => {
+                let mismatch = SettingsError::WorkerPoolTls { job: tls.clone(), pool: pool.tls().clone() };
                 Err(PlanError::from(mismatch).into())
             }
         }
@@ -103,7 +103,7 @@ impl Launcher {
     pub(crate) fn init(&self) -> &[u8] {
         match self {
             Self::Processes(command) => &command.init,
-            Self::Crew { init, .. } => init,
+            Self::WorkerPool { init, .. } => init,
         }
     }
 
@@ -111,27 +111,27 @@ impl Launcher {
     pub(crate) fn has_or_gets(&self, workers: u32) -> bool {
         match self {
             Self::Processes(_) => true,
-            Self::Crew { crew, .. } => crew.has(workers) || crew.refill().is_some(),
+            Self::WorkerPool { pool, .. } => pool.has(workers) || pool.refill().is_some(),
         }
     }
 
     /// Whether each attempt of a job gets other workers.
     pub(crate) fn renews(&self) -> bool {
-        matches!(self, Self::Crew { crew, .. } if crew.renews())
+        matches!(self, Self::WorkerPool { pool, .. } if pool.renews())
     }
 
     /// Lets workers go that had a part in an attempt of the job.
     pub(crate) fn expel_used(&self) {
-        if let Self::Crew { crew, .. } = self {
-            crew.expel_used();
+        if let Self::WorkerPool { pool, .. } = self {
+            pool.expel_used();
         }
     }
 
     /// How long to wait for those of the workers that are still to come.
     pub(crate) fn patience(&self, workers: u32) -> Duration {
         match self {
-            Self::Crew { crew, .. } if !crew.has(workers) => crew.refill().unwrap_or_default(),
-            Self::Processes(_) | Self::Crew { .. } => Duration::ZERO,
+            Self::WorkerPool { pool, .. } if !pool.has(workers) => pool.refill().unwrap_or_default(),
+            Self::Processes(_) | Self::WorkerPool { .. } => Duration::ZERO,
         }
     }
 
@@ -142,7 +142,7 @@ impl Launcher {
                 let greeting = Greeting { credentials: credentials.to_text(), orders };
                 WorkerProcess::spawn(command, greeting.encode()?).map(LaunchedWorker::Process)
             }
-            Self::Crew { crew, .. } => crew.assign(orders).map(LaunchedWorker::Member),
+            Self::WorkerPool { pool, .. } => pool.assign(orders).map(LaunchedWorker::Member),
         }
     }
 }

@@ -132,7 +132,7 @@ pub(crate) enum Failure {
 
 /// Whether tasks ever came to run, and where.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) enum Past {
+pub(crate) enum LaunchHistory {
     #[default]
     None,
     /// In a process before this one, of whose checkpoint the job goes on.
@@ -144,13 +144,13 @@ pub(crate) enum Past {
 impl Failure {
     /// Whether the next attempt may fare better, of what came to run so far. What a task cannot begin with it cannot begin with
     /// then; what cannot be loaded has to be mended, but where it could be before: there something else is amiss.
-    fn may_pass(&self, past: Past) -> bool {
+    fn may_pass(&self, past: LaunchHistory) -> bool {
         match self {
             Self::Task { error: TaskError::Snapshot(error), .. } if !error.may_pass() => false,
-            Self::Build { .. } => past == Past::Here,
+            Self::Build { .. } => past == LaunchHistory::Here,
             // The objects of a checkpoint are never written again.
             Self::Store { error } if error.is_damage() => false,
-            _ => past != Past::None,
+            _ => past != LaunchHistory::None,
         }
     }
 
@@ -364,7 +364,7 @@ impl JobMachine {
     }
 
     /// Whether the attempt ends by a failure that may pass, after such a past, and the user has not told it to end.
-    pub(crate) fn may_begin_again(&self, past: Past) -> bool {
+    pub(crate) fn may_begin_again(&self, past: LaunchHistory) -> bool {
         self.stop.is_none() && matches!(&self.outcome, Some(Outcome::Failed(failure)) if failure.may_pass(past))
     }
 

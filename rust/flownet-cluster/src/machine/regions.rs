@@ -22,7 +22,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Command, Failure, Input, JobMachine, JobState, Limits, Outcome, Past};
+use super::{Command, Failure, Input, JobMachine, JobState, LaunchHistory, Limits, Outcome};
 use crate::plan::Regions;
 
 /// What to do.
@@ -43,7 +43,7 @@ pub(crate) enum RegionCommand {
 pub(crate) struct RegionsMachine {
     placement: Placement,
     regions: Vec<Region>,
-    waiting: Waiting,
+    waiting: FailedRegions,
     /// How the job ends, once that is known.
     verdict: Option<Outcome>,
     /// What the user said who wants it to end well.
@@ -71,7 +71,7 @@ struct Region {
     machine: JobMachine,
     phase: Phase,
     /// Whether an attempt of it came to run.
-    past: Past,
+    past: LaunchHistory,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,7 +86,7 @@ enum Phase {
 
 /// What is known of the regions that have failed.
 #[derive(Debug)]
-enum Waiting {
+enum FailedRegions {
     None,
     /// The first failure; nobody was asked yet.
     Undecided(Failure),
@@ -98,7 +98,7 @@ enum Waiting {
 
 impl RegionsMachine {
     /// All regions are to begin, after such a past each; none where nothing is said.
-    pub(crate) fn new(placement: Placement, past: &[Past]) -> Self {
+    pub(crate) fn new(placement: Placement, past: &[LaunchHistory]) -> Self {
         let region = |region: u32| Region {
             machine: placement.machine(region),
             phase: Phase::Attempt,
@@ -108,7 +108,7 @@ impl RegionsMachine {
         Self {
             placement,
             regions,
-            waiting: Waiting::None,
+            waiting: FailedRegions::None,
             verdict: None,
             drain: None,
             is_cancelled: false,
@@ -155,7 +155,7 @@ impl RegionsMachine {
     /// When to [begin](Self::begin_waiting) regions that have failed, if nothing happens before.
     pub(crate) fn begins_at(&self) -> Option<Duration> {
         match self.waiting {
-            Waiting::Until(_, at) if !self.has_failing() && !self.has_ended => Some(at),
+            FailedRegions::Until(_, at) if !self.has_failing() && !self.has_ended => Some(at),
             _ => None,
         }
     }
@@ -167,15 +167,15 @@ impl RegionsMachine {
 
     /// Those that have failed are to begin anew at this time; at once, if the job was told to end well.
     pub(crate) fn restart_at(&mut self, at: Duration) {
-        if let Waiting::Asked(failure) = &self.waiting {
+        if let FailedRegions::Asked(failure) = &self.waiting {
             let at = if self.drain.is_some() { Duration::ZERO } else { at };
-            self.waiting = Waiting::Until(failure.clone(), at);
+            self.waiting = FailedRegions::Until(failure.clone(), at);
         }
     }
 
     /// They are not to: the job ends.
     pub(crate) fn give_up(&mut self, now: Duration) {
-        if let Waiting::Asked(failure) = &self.waiting {
+        if let FailedRegions::Asked(failure) = &self.waiting {
             let outcome = Outcome::Failed(failure.clone());
             self.end_with(outcome, now);
             self.settle(now);
@@ -188,7 +188,7 @@ impl RegionsMachine {
             return;
         }
         let regions = self.waiting();
-        self.waiting = Waiting::None;
+        self.waiting = FailedRegions::None;
         self.commands.push_back(RegionCommand::Begin { regions: regions.clone() });
         for region in regions {
             let machine = self.placement.machine(region);
@@ -215,7 +215,7 @@ impl RegionsMachine {
             // It is all there is.
             return JobState::Failing;
         }
-        let has_past = |region: &Region| region.past != Past::None;
+        let has_past = |region: &Region| region.past != LaunchHistory::None;
         let begins_anew = self.attempts().any(|region| has_past(region) && is_starting(region.machine.state()));
         if self.is_broken() || (begins_anew && !states.iter().copied().all(is_starting)) {
             return JobState::Restarting;
@@ -242,7 +242,7 @@ impl RegionsMachine {
     }
 
     /// Which regions ever came to run.
-    pub(crate) fn past(&self) -> Vec<Past> {
+    pub(crate) fn past(&self) -> Vec<LaunchHistory> {
         self.regions.iter().map(|region| region.past).collect()
     }
 
@@ -254,7 +254,7 @@ impl RegionsMachine {
     /// When it is to begin again, if that was asked and answered before all had failed.
     pub(crate) fn begins_again_at(&self) -> Option<Duration> {
         match self.waiting {
-            Waiting::Until(_, at) => Some(at),
+            FailedRegions::Until(_, at) => Some(at),
             _ => None,
         }
     }
@@ -263,7 +263,8 @@ impl RegionsMachine {
     fn failed_globally(&mut self, failure: &Failure) {
         self.is_global = true;
         if !self.has_failing()
-            && let Waiting::Undecided(cause) | Waiting::Asked(cause) | Waiting::Until(cause, _) = &mut self.waiting
+            && let FailedRegions::Undecided(cause) | FailedRegions::Asked(cause) | FailedRegions::Until(cause, _) =
+                &mut self.waiting
         {
             *cause = failure.clone();
         }
@@ -273,7 +274,7 @@ impl RegionsMachine {
         let Some(one) = self.regions.get_mut(region).filter(|region| region.phase == Phase::Attempt) else { return };
         one.machine.handle(input.clone(), now);
         if one.machine.has_run() {
-            one.past = Past::Here;
+            one.past = LaunchHistory::Here;
         }
         let mut ended = None;
         while let Some(command) = one.machine.poll_command() {
@@ -293,8 +294,8 @@ impl RegionsMachine {
         self.regions[region].phase = match outcome {
             Outcome::Finished => Phase::Finished,
             Outcome::Failed(failure) if may_wait => {
-                if matches!(self.waiting, Waiting::None) {
-                    self.waiting = Waiting::Undecided(failure);
+                if matches!(self.waiting, FailedRegions::None) {
+                    self.waiting = FailedRegions::Undecided(failure);
                 }
                 Phase::Waiting
             }
@@ -340,14 +341,14 @@ impl RegionsMachine {
             return self.commands.push_back(RegionCommand::End { outcome });
         }
         if !self.has_failing()
-            && let Waiting::Undecided(failure) = &self.waiting
+            && let FailedRegions::Undecided(failure) = &self.waiting
         {
             let failure = failure.clone();
-            self.waiting = Waiting::Asked(failure.clone());
+            self.waiting = FailedRegions::Asked(failure.clone());
             self.commands.push_back(RegionCommand::Failed { regions: self.waiting(), failure });
         }
         if self.drain.is_some()
-            && let Waiting::Until(_, at) = &mut self.waiting
+            && let FailedRegions::Until(_, at) = &mut self.waiting
         {
             *at = Duration::ZERO;
         }
@@ -368,8 +369,8 @@ impl RegionsMachine {
 
     fn cause(&self) -> Outcome {
         match &self.waiting {
-            Waiting::None => Outcome::Cancelled,
-            Waiting::Undecided(failure) | Waiting::Asked(failure) | Waiting::Until(failure, _) => {
+            FailedRegions::None => Outcome::Cancelled,
+            FailedRegions::Undecided(failure) | FailedRegions::Asked(failure) | FailedRegions::Until(failure, _) => {
                 Outcome::Failed(failure.clone())
             }
         }

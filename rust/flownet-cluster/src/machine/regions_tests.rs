@@ -81,10 +81,10 @@ struct World {
 
 impl World {
     fn new(of_task: &[u32], workers: &[u32]) -> Self {
-        Self::after(Past::None, of_task, workers)
+        Self::after(LaunchHistory::None, of_task, workers)
     }
 
-    fn after(past: Past, of_task: &[u32], workers: &[u32]) -> Self {
+    fn after(past: LaunchHistory, of_task: &[u32], workers: &[u32]) -> Self {
         let participants: Vec<u32> = workers.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let regions = Regions::of_tasks(of_task);
         let attempts = vec![1; regions.count() as usize];
@@ -349,7 +349,7 @@ fn where_all_have_failed_the_job_ends_and_may_begin_again_as_a_whole() {
         }
         assert!(matches!(world.end, Some(Outcome::Failed(_))));
         assert!(world.machine.may_begin_again());
-        assert_eq!((world.asked, world.machine.past()), (0, vec![Past::Here; 2]));
+        assert_eq!((world.asked, world.machine.past()), (0, vec![LaunchHistory::Here; 2]));
     }
 }
 
@@ -417,15 +417,15 @@ fn a_region_that_never_ran_is_not_tried_again() {
 #[test]
 fn of_what_cannot_be_loaded_where_it_never_ran_the_job_ends_and_elsewhere_its_region_begins_anew() {
     let error = failure();
-    for past in [Past::None, Past::Elsewhere, Past::Here] {
+    for past in [LaunchHistory::None, LaunchHistory::Elsewhere, LaunchHistory::Here] {
         let mut world = World::after(past, &[0, 1], &[1, 2]);
         while !world.answers.iter().any(|answer| matches!(answer, Answer::Deployed { region: 0, .. })) {
             world.answer(0);
         }
-        world.is_ending = past != Past::Here;
+        world.is_ending = past != LaunchHistory::Here;
         world.fail_to_build(0);
         world.come_to_rest();
-        if past == Past::Here {
+        if past == LaunchHistory::Here {
             assert_eq!((world.attempts.as_slice(), world.machine.state()), (&[2, 1][..], JobState::Running));
         } else {
             assert_eq!(world.end, Some(Outcome::Failed(Failure::Build { task: 0, error: error.clone() })));
@@ -510,14 +510,14 @@ proptest! {
                 0 => {
                     // What never came to run would end the job.
                     let worker = rng.u32(0..4);
-                    if world.machine.past().iter().all(|past| *past == Past::Here) {
+                    if world.machine.past().iter().all(|past| *past == LaunchHistory::Here) {
                         world.die(worker);
                     }
                 }
                 1 => world.fail(rng.usize(0..world.placement.workers.len()) as u32),
                 2 => {
                     let task = rng.usize(0..world.placement.workers.len()) as u32;
-                    if world.machine.past().iter().all(|past| *past == Past::Here) {
+                    if world.machine.past().iter().all(|past| *past == LaunchHistory::Here) {
                         world.fail_to_build(task);
                     }
                 }
@@ -528,7 +528,7 @@ proptest! {
         world.come_to_rest();
         if let Some(outcome) = &world.end {
             prop_assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
-            prop_assert!(world.machine.may_begin_again() || world.machine.past().contains(&Past::None));
+            prop_assert!(world.machine.may_begin_again() || world.machine.past().contains(&LaunchHistory::None));
             return Ok(());
         }
         prop_assert_eq!(world.machine.state(), JobState::Running);

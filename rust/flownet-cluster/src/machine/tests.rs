@@ -219,9 +219,9 @@ fn what_a_task_cannot_begin_with_is_no_failure_that_may_pass() {
     for (error, may_pass) in [(operator_error(), true), (refused.into(), false), (out_of_reach.into(), true)] {
         let mut rig = Rig::running();
         rig.fail_task(1, error);
-        assert_eq!(rig.machine.may_begin_again(Past::Here), may_pass);
-        assert_eq!(rig.machine.may_begin_again(Past::Elsewhere), may_pass);
-        assert!(!rig.machine.may_begin_again(Past::None));
+        assert_eq!(rig.machine.may_begin_again(LaunchHistory::Here), may_pass);
+        assert_eq!(rig.machine.may_begin_again(LaunchHistory::Elsewhere), may_pass);
+        assert!(!rig.machine.may_begin_again(LaunchHistory::None));
     }
 }
 
@@ -233,7 +233,7 @@ fn a_damaged_checkpoint_is_final_and_a_storage_out_of_reach_is_not() {
     for (error, may_pass) in [(damaged, false), (away, true)] {
         let mut rig = Rig::running();
         rig.handle(Input::CheckpointsFailed { failure: Failure::Store { error } });
-        assert_eq!(rig.machine.may_begin_again(Past::Here), may_pass);
+        assert_eq!(rig.machine.may_begin_again(LaunchHistory::Here), may_pass);
     }
 }
 
@@ -247,9 +247,9 @@ fn what_cannot_be_loaded_has_to_be_mended_unless_it_could_be_in_this_process() {
         rig.handle(Input::Begin);
         rig.handle(Input::Registered { worker: 1 });
         rig.handle(Input::TaskNotBuilt { task: 0, error: error.clone() });
-        assert!(rig.machine.may_begin_again(Past::Here));
-        assert_eq!(rig.machine.may_begin_again(Past::Elsewhere), elsewhere, "{error}");
-        assert!(!rig.machine.may_begin_again(Past::None));
+        assert!(rig.machine.may_begin_again(LaunchHistory::Here));
+        assert_eq!(rig.machine.may_begin_again(LaunchHistory::Elsewhere), elsewhere, "{error}");
+        assert!(!rig.machine.may_begin_again(LaunchHistory::None));
     }
 }
 

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use flownet_runtime::spec::{OperatorKind, Partitioner};
 use flownet_runtime::watermark::{Alignment, Watermarks};
 
-use super::dataflow::{Checked, LogicalOperator};
+use super::dataflow::{CheckedDataflow, LogicalOperator};
 use super::error::PlanError;
 
 /// The edges between each aligned source and the operator that aligns it, by their positions.
-pub(super) fn fused_edges(checked: &Checked<'_>) -> Result<BTreeSet<usize>, PlanError> {
+pub(super) fn fused_edges(checked: &CheckedDataflow<'_>) -> Result<BTreeSet<usize>, PlanError> {
     let mut fused = BTreeSet::new();
     let mut aligned_by: BTreeMap<usize, &LogicalOperator> = BTreeMap::new();
     let mut groups: BTreeMap<&str, (&LogicalOperator, &Alignment)> = BTreeMap::new();
@@ -41,7 +41,11 @@ pub(super) fn fused_edges(checked: &Checked<'_>) -> Result<BTreeSet<usize>, Plan
 }
 
 /// Goes up to the source, subtask by subtask.
-fn way_to_source(checked: &Checked<'_>, position: usize, fused: &mut BTreeSet<usize>) -> Result<usize, PlanError> {
+fn way_to_source(
+    checked: &CheckedDataflow<'_>,
+    position: usize,
+    fused: &mut BTreeSet<usize>,
+) -> Result<usize, PlanError> {
     let refuse = |found: String| PlanError::NotAtSource { operator: checked.operator(position).name.clone(), found };
     let mut at = position;
     loop {

@@ -42,7 +42,7 @@ pub struct LogicalOperator {
     /// Subtasks, 1 to 32768.
     pub parallelism: u32,
     /// Whether it may share a task with its neighbours.
-    pub chaining: Chaining,
+    pub chaining: ChainingPolicy,
     /// Whether it runs in the process that submits the job.
     pub on_driver: bool,
     /// Workers its subtasks go round, from 1; all of them if empty.
@@ -52,7 +52,7 @@ pub struct LogicalOperator {
 /// Whether an operator may share a task with its neighbours.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub enum Chaining {
+pub enum ChainingPolicy {
     /// With upstream and downstream.
     #[default]
     Always,
@@ -82,7 +82,7 @@ pub struct LogicalEdge {
 }
 
 /// A [`Dataflow`] found sound: ids resolved to positions, no cycle.
-pub(super) struct Checked<'a> {
+pub(super) struct CheckedDataflow<'a> {
     pub(super) dataflow: &'a Dataflow,
     /// Positions of the operators, each after everything upstream of it.
     pub(super) order: Vec<usize>,
@@ -92,7 +92,7 @@ pub(super) struct Checked<'a> {
     pub(super) ends: Vec<(usize, usize)>,
 }
 
-impl<'a> Checked<'a> {
+impl<'a> CheckedDataflow<'a> {
     pub(super) fn new(dataflow: &'a Dataflow) -> Result<Self, PlanError> {
         if dataflow.operators.is_empty() {
             return Err(PlanError::Empty);

@@ -237,9 +237,9 @@ pub enum PlanError {
     /// A source that a checkpoint cannot put back.
     #[error(
         "source '{operator}' ({kind}) cannot be repeated, so records would be missing after a failure: read from a \
-         collection or from files, or accept that with allow_unrepeatable=True"
+         collection or from files, or accept that with allow_non_replayable=True"
     )]
-    Unrepeatable {
+    NonReplayable {
         /// Its name.
         operator: String,
         /// What it does.

@@ -2,7 +2,7 @@
 //! looks at them, or hands them on to one that does, also by the way back to the beginning of an iteration. All others pay
 //! nothing.
 
-use super::dataflow::Checked;
+use super::dataflow::CheckedDataflow;
 use super::iteration::Iterations;
 
 /// What is known of timestamps, for each operator by its position.
@@ -14,7 +14,7 @@ pub(super) struct EventTime {
 }
 
 impl EventTime {
-    pub(super) fn new(checked: &Checked<'_>, iterations: &Iterations) -> Self {
+    pub(super) fn new(checked: &CheckedDataflow<'_>, iterations: &Iterations) -> Self {
         let count = checked.dataflow.operators.len();
         let mut times = Self { has: vec![false; count], needs: vec![false; count] };
         times.spread(checked);
@@ -25,7 +25,7 @@ impl EventTime {
         times
     }
 
-    fn spread(&mut self, checked: &Checked<'_>) {
+    fn spread(&mut self, checked: &CheckedDataflow<'_>) {
         let Self { has, needs } = self;
         for &position in &checked.order {
             let kind = &checked.operator(position).kind;

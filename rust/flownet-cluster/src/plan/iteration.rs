@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use flownet_runtime::spec::{OperatorKind, Partitioner};
 
-use super::dataflow::Checked;
+use super::dataflow::CheckedDataflow;
 use super::error::PlanError;
 
 /// The iterations of a dataflow.
@@ -20,11 +20,11 @@ pub(super) struct Iterations {
 }
 
 impl Iterations {
-    pub(super) fn new(checked: &Checked<'_>) -> Result<Self, PlanError> {
+    pub(super) fn new(checked: &CheckedDataflow<'_>) -> Result<Self, PlanError> {
         let ends = ends(checked)?;
         let mut within = vec![false; checked.ends.len()];
         for &(head, tail) in &ends {
-            let inside = Inside::new(checked, head, tail);
+            let inside = LoopBody::new(checked, head, tail);
             inside.check(checked, (head, tail))?;
             for (edge, &(from, to)) in checked.ends.iter().enumerate() {
                 if inside.has(from) && inside.has(to) {
@@ -43,7 +43,7 @@ impl Iterations {
 }
 
 /// Head and tail of each iteration.
-fn ends(checked: &Checked<'_>) -> Result<Vec<(usize, usize)>, PlanError> {
+fn ends(checked: &CheckedDataflow<'_>) -> Result<Vec<(usize, usize)>, PlanError> {
     let mut found: BTreeMap<u32, [Vec<usize>; 2]> = BTreeMap::new();
     for (position, operator) in checked.dataflow.operators.iter().enumerate() {
         match operator.kind {
@@ -63,10 +63,10 @@ fn ends(checked: &Checked<'_>) -> Result<Vec<(usize, usize)>, PlanError> {
 }
 
 /// The operators on the ways from a head to its tail, both included.
-struct Inside(Vec<bool>);
+struct LoopBody(Vec<bool>);
 
-impl Inside {
-    fn new(checked: &Checked<'_>, head: usize, tail: usize) -> Self {
+impl LoopBody {
+    fn new(checked: &CheckedDataflow<'_>, head: usize, tail: usize) -> Self {
         let count = checked.dataflow.operators.len();
         let (mut behind, mut before) = (vec![false; count], vec![false; count]);
         (behind[head], before[tail]) = (true, true);
@@ -86,7 +86,7 @@ impl Inside {
         self.0[position]
     }
 
-    fn check(&self, checked: &Checked<'_>, (head, tail): (usize, usize)) -> Result<(), PlanError> {
+    fn check(&self, checked: &CheckedDataflow<'_>, (head, tail): (usize, usize)) -> Result<(), PlanError> {
         let (first, last) = (checked.operator(head), checked.operator(tail));
         if !self.has(tail) {
             return Err(PlanError::IterationApart { operator: last.name.clone() });
@@ -109,7 +109,7 @@ impl Inside {
     }
 }
 
-fn check_edge(checked: &Checked<'_>, edge: usize, tail: usize) -> Result<(), PlanError> {
+fn check_edge(checked: &CheckedDataflow<'_>, edge: usize, tail: usize) -> Result<(), PlanError> {
     let (from, to) = checked.ends[edge];
     let (from, to) = (checked.operator(from), checked.operator(to));
     let partitioner = checked.dataflow.edges[edge].partitioner;

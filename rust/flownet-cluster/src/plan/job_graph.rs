@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use flownet_runtime::spec::{OperatorKind, Partitioner};
 
 use super::alignment::fused_edges;
-use super::dataflow::{Chaining, Checked, LogicalEdge, LogicalOperator};
+use super::dataflow::{ChainingPolicy, CheckedDataflow, LogicalEdge, LogicalOperator};
 use super::error::PlanError;
 use super::event_time::EventTime;
 use super::iteration::Iterations;
@@ -58,7 +58,7 @@ pub(super) struct JobEdge<'a> {
 }
 
 impl<'a> JobGraph<'a> {
-    pub(super) fn new(checked: &Checked<'a>, iterations: &Iterations) -> Result<Self, PlanError> {
+    pub(super) fn new(checked: &CheckedDataflow<'a>, iterations: &Iterations) -> Result<Self, PlanError> {
         let (fused, among_objects) = (fused_edges(checked)?, edges_among_objects(checked));
         let mut vertices: Vec<JobVertex<'a>> = Vec::new();
         let mut vertex_of = vec![0; checked.dataflow.operators.len()];
@@ -127,7 +127,7 @@ impl JobVertex<'_> {
     }
 }
 
-fn only_input(checked: &Checked<'_>, position: usize) -> Option<usize> {
+fn only_input(checked: &CheckedDataflow<'_>, position: usize) -> Option<usize> {
     match checked.incoming[position].as_slice() {
         &[edge] => Some(edge),
         _ => None,
@@ -136,7 +136,7 @@ fn only_input(checked: &Checked<'_>, position: usize) -> Option<usize> {
 
 /// Whether who is at the lower end of an edge joins `vertex`, which the upper end is of.
 fn joins(
-    checked: &Checked<'_>,
+    checked: &CheckedDataflow<'_>,
     edge: usize,
     vertex: &JobVertex<'_>,
     (fused, among_objects): (&BTreeSet<usize>, &BTreeSet<usize>),
@@ -145,8 +145,8 @@ fn joins(
     let (upstream, operator) = (checked.operator(from), checked.operator(to));
     let may_join = vertex.on_driver == operator.on_driver
         && vertex.workers == operator.workers
-        && upstream.chaining != Chaining::Never
-        && operator.chaining == Chaining::Always;
+        && upstream.chaining != ChainingPolicy::Never
+        && operator.chaining == ChainingPolicy::Always;
     checked.dataflow.edges[edge].partitioner == Partitioner::Forward
         && upstream.parallelism == operator.parallelism
         && (may_join || fused.contains(&edge))

@@ -30,9 +30,9 @@ use serde::Serialize;
 
 pub(crate) use self::regions::Regions;
 pub(crate) use self::wiring::Wiring;
-use self::{dataflow::Checked, execution::Expansion, iteration::Iterations, job_graph::JobGraph};
+use self::{dataflow::CheckedDataflow, execution::Expansion, iteration::Iterations, job_graph::JobGraph};
 pub use self::{
-    dataflow::{Chaining, Dataflow, LogicalEdge, LogicalOperator},
+    dataflow::{ChainingPolicy, Dataflow, LogicalEdge, LogicalOperator},
     error::PlanError,
     execution::PlacedTask,
 };
@@ -102,7 +102,7 @@ impl Plan {
     /// [`Plan::check_buffers`], so that a plan that does not fit can be explained.
     pub fn new(dataflow: &Dataflow, settings: &JobSettings) -> Result<Self, PlanError> {
         settings.validate()?;
-        let checked = Checked::new(dataflow)?;
+        let checked = CheckedDataflow::new(dataflow)?;
         check_kept(dataflow, settings)?;
         let iterations = Iterations::new(&checked)?;
         let graph = JobGraph::new(&checked, &iterations)?;
@@ -150,8 +150,8 @@ fn check_kept(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), PlanErr
         return Ok(());
     }
     for LogicalOperator { name, kind, .. } in &dataflow.operators {
-        if !settings.allow_unrepeatable && !kind.can_be_repeated() {
-            return Err(PlanError::Unrepeatable { operator: name.clone(), kind: kind.name().to_owned() });
+        if !settings.allow_non_replayable && !kind.can_be_repeated() {
+            return Err(PlanError::NonReplayable { operator: name.clone(), kind: kind.name().to_owned() });
         }
         if settings.overtakes() && matches!(kind, OperatorKind::IterationTail { .. }) {
             return Err(PlanError::OvertakenIteration { operator: name.clone() });
@@ -161,18 +161,18 @@ fn check_kept(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), PlanErr
 }
 
 /// What one operator of a task adds to the message of its worker.
-struct Shipped<'a> {
+struct OperatorPayload<'a> {
     id: u32,
     name: &'a str,
     bytes: usize,
 }
 
 /// The operators of a task, each with its function and those of the edges that leave it.
-fn shipped(task: &TaskSpec) -> impl Iterator<Item = Shipped<'_>> {
+fn shipped(task: &TaskSpec) -> impl Iterator<Item = OperatorPayload<'_>> {
     task.operators.iter().map(|operator| {
         let outputs = task.outputs.iter().filter(|output| output.from_operator == operator.id);
         let leaving: usize = outputs.map(|output| payload_bytes(&output.payload)).sum();
-        Shipped { id: operator.id, name: &operator.name, bytes: payload_bytes(&operator.payload) + leaving }
+        OperatorPayload { id: operator.id, name: &operator.name, bytes: payload_bytes(&operator.payload) + leaving }
     })
 }
 

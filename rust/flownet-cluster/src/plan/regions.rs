@@ -27,7 +27,7 @@ pub(crate) struct Regions {
 
 impl Regions {
     pub(crate) fn of(plan: &Plan, settings: &JobSettings) -> Self {
-        let mut joined = Joined((0..plan.vertices.len()).collect());
+        let mut joined = DisjointSets((0..plan.vertices.len()).collect());
         if matches!(settings.flow_control, FlowControl::Storm | FlowControl::Pid) {
             (1..plan.vertices.len()).for_each(|vertex| joined.join(0, vertex));
         }
@@ -67,7 +67,7 @@ impl Regions {
         self.of_vertex.iter().enumerate().filter(move |(_, of)| **of == region).map(|(vertex, _)| vertex)
     }
 
-    fn numbered(plan: &Plan, mut joined: Joined) -> Self {
+    fn numbered(plan: &Plan, mut joined: DisjointSets) -> Self {
         let roots: Vec<usize> = (0..plan.vertices.len()).map(|vertex| joined.root(vertex)).collect();
         let mut firsts: Vec<usize> = Vec::new();
         let mut number = |root: usize| match firsts.iter().position(|first| *first == root) {
@@ -84,9 +84,9 @@ impl Regions {
 }
 
 /// Sets that become one where two of their members are joined: each member leads to another, the last to itself.
-struct Joined(Vec<usize>);
+struct DisjointSets(Vec<usize>);
 
-impl Joined {
+impl DisjointSets {
     fn root(&mut self, mut at: usize) -> usize {
         while self.0[at] != at {
             self.0[at] = self.0[self.0[at]];
@@ -107,15 +107,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::tests::Flow;
+    use crate::plan::tests::DataflowBuilder;
 
-    fn regions(flow: &Flow, settings: &JobSettings) -> Regions {
+    fn regions(flow: &DataflowBuilder, settings: &JobSettings) -> Regions {
         let plan = Plan::new(&flow.0, settings).expect("a sound dataflow");
         Regions::of(&plan, settings)
     }
 
-    fn two_pipelines() -> Flow {
-        Flow::default()
+    fn two_pipelines() -> DataflowBuilder {
+        DataflowBuilder::default()
             .operator("a", 2)
             .operator("b", 2)
             .operator("a sink", 3)
@@ -139,8 +139,11 @@ mod tests {
     #[test]
     fn subtasks_of_one_task_stay_together_and_so_do_all_whose_rate_the_job_decides() {
         let settings = JobSettings { workers: 2, ..JobSettings::default() };
-        let alone =
-            Flow::default().operator("source", 4).operator("sink", 4).edge("source", "sink", Partitioner::Forward);
+        let alone = DataflowBuilder::default().operator("source", 4).operator("sink", 4).edge(
+            "source",
+            "sink",
+            Partitioner::Forward,
+        );
         assert_eq!(regions(&alone, &settings).count(), 1);
         for flow_control in [FlowControl::Storm, FlowControl::Pid] {
             let settings = JobSettings { flow_control, ..settings.clone() };
@@ -150,7 +153,7 @@ mod tests {
 
     #[test]
     fn both_ends_of_an_iteration_are_together() {
-        let flow = Flow::default()
+        let flow = DataflowBuilder::default()
             .operator("head", 2)
             .operator("tail", 2)
             .operator("other", 1)
@@ -172,7 +175,7 @@ mod tests {
             count in 1_usize..9,
             edges in proptest::collection::vec((0_usize..9, 0_usize..9), 0..10),
         ) {
-            let mut flow = Flow::default();
+            let mut flow = DataflowBuilder::default();
             for vertex in 0..count {
                 let (name, sink, parallelism) = (vertex.to_string(), format!("to {vertex}"), 1 + vertex as u32 % 3);
                 flow = flow.operator(&name, parallelism).operator(&sink, parallelism);

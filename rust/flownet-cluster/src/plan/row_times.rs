@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 
 use flownet_runtime::spec::{OperatorKind, Partitioner, RowsKind};
 
-use super::dataflow::Checked;
+use super::dataflow::CheckedDataflow;
 
 /// The edges, by their positions, on the ways from a `to_rows` behind a source to an operator that says when rows are.
-pub(super) fn edges_among_objects(checked: &Checked<'_>) -> BTreeSet<usize> {
+pub(super) fn edges_among_objects(checked: &CheckedDataflow<'_>) -> BTreeSet<usize> {
     let says_times = |position: &&usize| {
         matches!(checked.operator(**position).kind, OperatorKind::Rows(RowsKind::AssignTimestamps { .. }))
     };
@@ -23,7 +23,7 @@ pub(super) fn edges_among_objects(checked: &Checked<'_>) -> BTreeSet<usize> {
 }
 
 /// Goes up over operators that only pass rows on, subtask by subtask; none if that does not lead to a source of objects.
-fn way_to_objects(checked: &Checked<'_>, position: usize) -> Option<Vec<usize>> {
+fn way_to_objects(checked: &CheckedDataflow<'_>, position: usize) -> Option<Vec<usize>> {
     let (mut at, mut way) = (position, Vec::new());
     loop {
         let edge = only_forward_edge(checked, at)?;
@@ -41,7 +41,7 @@ fn way_to_objects(checked: &Checked<'_>, position: usize) -> Option<Vec<usize>> 
     Some(way)
 }
 
-fn only_forward_edge(checked: &Checked<'_>, position: usize) -> Option<usize> {
+fn only_forward_edge(checked: &CheckedDataflow<'_>, position: usize) -> Option<usize> {
     let &[edge] = checked.incoming[position].as_slice() else { return None };
     (checked.dataflow.edges[edge].partitioner == Partitioner::Forward).then_some(edge)
 }

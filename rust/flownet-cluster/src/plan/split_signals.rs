@@ -3,7 +3,7 @@
 
 use flownet_runtime::spec::Partitioner;
 
-use super::dataflow::Checked;
+use super::dataflow::CheckedDataflow;
 
 /// Which edges carry them, by their positions.
 pub(super) struct SplitSignals {
@@ -11,7 +11,7 @@ pub(super) struct SplitSignals {
 }
 
 impl SplitSignals {
-    pub(super) fn new(checked: &Checked<'_>) -> Self {
+    pub(super) fn new(checked: &CheckedDataflow<'_>) -> Self {
         let operators = checked.dataflow.operators.len();
         let is_one_to_one = |edge: usize| {
             let to = checked.ends[edge].1;

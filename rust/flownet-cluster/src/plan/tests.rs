@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use flownet_runtime::spec::{
-    Fold, OperatorKind, Partitioner, Payload, RowsKind, StateBackend, Upstream, WindowAssign, WindowSpec,
+    Fold, OperatorKind, Partitioner, Payload, RowsKind, StateBackend, Upstream, WindowAssigner, WindowSpec,
 };
 use flownet_runtime::time::Clock;
 use flownet_runtime::watermark::{Alignment, Watermarks};
@@ -14,9 +14,9 @@ use crate::settings::StatePlace;
 
 /// Builds dataflows in a line or two.
 #[derive(Default)]
-pub(crate) struct Flow(pub(crate) Dataflow);
+pub(crate) struct DataflowBuilder(pub(crate) Dataflow);
 
-impl Flow {
+impl DataflowBuilder {
     pub(crate) fn operator(mut self, name: &str, parallelism: u32) -> Self {
         self.0.operators.push(LogicalOperator {
             id: self.0.operators.len() as u32,
@@ -28,7 +28,7 @@ impl Flow {
             brake: None,
             target: None,
             parallelism,
-            chaining: Chaining::Always,
+            chaining: ChainingPolicy::Always,
             on_driver: false,
             workers: Vec::new(),
         });
@@ -110,7 +110,7 @@ fn assert_wired(plan: &Plan) {
 
 #[test]
 fn forward_edges_of_equal_parallelism_make_one_vertex() {
-    let plan = Flow::word_count().plan(2);
+    let plan = DataflowBuilder::word_count().plan(2);
     assert_eq!(names(&plan), ["read_text -> flat_map", "count -> print"]);
     assert_eq!(plan.tasks.len(), 4);
     assert_eq!(plan.exchanges[0].channels, 4);
@@ -126,7 +126,7 @@ fn forward_edges_of_equal_parallelism_make_one_vertex() {
 
 #[test]
 fn a_stream_used_twice_makes_a_tree_in_one_vertex() {
-    let flow = Flow::default()
+    let flow = DataflowBuilder::default()
         .operator("source", 3)
         .operator("left", 3)
         .operator("right", 3)
@@ -143,7 +143,7 @@ fn a_stream_used_twice_makes_a_tree_in_one_vertex() {
 
 #[test]
 fn a_union_begins_a_vertex_with_one_input_an_edge() {
-    let flow = Flow::default()
+    let flow = DataflowBuilder::default()
         .operator("a", 2)
         .operator("b", 2)
         .operator("union", 2)
@@ -157,7 +157,7 @@ fn a_union_begins_a_vertex_with_one_input_an_edge() {
 
 #[test]
 fn a_stream_united_with_itself_arrives_twice() {
-    let flow = Flow::default().operator("a", 2).operator("b", 2).edge("a", "b", Partitioner::Forward).edge(
+    let flow = DataflowBuilder::default().operator("a", 2).operator("b", 2).edge("a", "b", Partitioner::Forward).edge(
         "a",
         "b",
         Partitioner::Forward,
@@ -170,19 +170,19 @@ fn a_stream_united_with_itself_arrives_twice() {
 #[test]
 fn chaining_flags_cut_a_chain() {
     let line = || {
-        let flow = Flow::default().operator("a", 1).operator("b", 1).operator("c", 1);
+        let flow = DataflowBuilder::default().operator("a", 1).operator("b", 1).operator("c", 1);
         flow.edge("a", "b", Partitioner::Forward).edge("b", "c", Partitioner::Forward)
     };
-    assert_eq!(names(&line().with("b", |b| b.chaining = Chaining::Head).plan(0)), ["a", "b -> c"]);
-    assert_eq!(names(&line().with("b", |b| b.chaining = Chaining::Never).plan(0)), ["a", "b", "c"]);
-    assert_eq!(names(&line().with("a", |a| a.chaining = Chaining::Head).plan(0)), ["a -> b -> c"]);
+    assert_eq!(names(&line().with("b", |b| b.chaining = ChainingPolicy::Head).plan(0)), ["a", "b -> c"]);
+    assert_eq!(names(&line().with("b", |b| b.chaining = ChainingPolicy::Never).plan(0)), ["a", "b", "c"]);
+    assert_eq!(names(&line().with("a", |a| a.chaining = ChainingPolicy::Head).plan(0)), ["a -> b -> c"]);
     assert_eq!(names(&line().with("c", |c| c.on_driver = true).plan(0)), ["a -> b", "c"]);
 }
 
 #[test]
 fn other_partitioners_never_chain() {
     for partitioner in [Partitioner::Rebalance, Partitioner::Rescale, Partitioner::Broadcast, Partitioner::Custom] {
-        let flow = Flow::default().operator("a", 2).operator("b", 2).edge("a", "b", partitioner);
+        let flow = DataflowBuilder::default().operator("a", 2).operator("b", 2).edge("a", "b", partitioner);
         let plan = flow.plan(2);
         assert_eq!(names(&plan), ["a", "b"], "{partitioner:?}");
         assert_wired(&plan);
@@ -191,7 +191,7 @@ fn other_partitioners_never_chain() {
 
 #[test]
 fn subtasks_go_round_the_workers_and_equal_indices_meet() {
-    let plan = Flow::word_count().with("print", |print| print.chaining = Chaining::Head).plan(3);
+    let plan = DataflowBuilder::word_count().with("print", |print| print.chaining = ChainingPolicy::Head).plan(3);
     let placed: Vec<_> = plan.tasks.iter().map(|task| (task.spec.subtask, task.worker)).collect();
     assert_eq!(placed, [(0, 1), (1, 2), (0, 1), (1, 2), (0, 1), (1, 2)]);
     assert_eq!(plan.tasks_on(3).count(), 0);
@@ -199,20 +199,20 @@ fn subtasks_go_round_the_workers_and_equal_indices_meet() {
 
 #[test]
 fn a_placed_operator_goes_round_its_workers_and_leaves_the_chain() {
-    let flow = Flow::word_count().with("count", |count| count.workers = vec![3]);
+    let flow = DataflowBuilder::word_count().with("count", |count| count.workers = vec![3]);
     let plan = flow.with("flat_map", |flat_map| flat_map.workers = vec![3, 2]).plan(3);
     assert_eq!(names(&plan), ["read_text", "flat_map", "count", "print"]);
     let placed: Vec<_> = plan.tasks.iter().map(|task| task.worker).collect();
     assert_eq!(placed, [1, 2, 3, 2, 3, 3, 1, 2]);
     assert_wired(&plan);
     let together = |operator: &mut LogicalOperator| operator.workers = vec![2];
-    let plan = Flow::word_count().with("count", together).with("print", together).plan(2);
+    let plan = DataflowBuilder::word_count().with("count", together).with("print", together).plan(2);
     assert_eq!(names(&plan), ["read_text -> flat_map", "count -> print"]);
 }
 
 #[test]
 fn a_worker_that_is_not_there_is_refused_by_number_and_ignored_without_workers() {
-    let flow = Flow::word_count().with("print", |print| print.workers = vec![2, 3]);
+    let flow = DataflowBuilder::word_count().with("print", |print| print.workers = vec![2, 3]);
     let expected = PlanError::UnknownWorker { operator: "print".into(), worker: 3, workers: 2 };
     assert_eq!(flow.refusal(), expected);
     assert!(flow.plan(0).tasks.iter().all(|task| task.worker == 0));
@@ -221,16 +221,16 @@ fn a_worker_that_is_not_there_is_refused_by_number_and_ignored_without_workers()
 #[test]
 fn slots_are_counted_on_the_workers_of_the_operator() {
     let settings = JobSettings { slots_per_worker: Some(1), ..settings(2) };
-    assert!(Plan::new(&Flow::word_count().0, &settings).is_ok());
-    let flow = Flow::word_count().with("print", |print| print.workers = vec![2]);
+    assert!(Plan::new(&DataflowBuilder::word_count().0, &settings).is_ok());
+    let flow = DataflowBuilder::word_count().with("print", |print| print.workers = vec![2]);
     let error = Plan::new(&flow.0, &settings).expect_err("two subtasks, one slot of one worker");
     assert_eq!(error, PlanError::InsufficientSlots { parallelism: 2, needed: 2, available: 1 });
 }
 
 #[test]
 fn everything_runs_on_the_driver_without_workers_and_pinned_operators_always() {
-    assert!(Flow::word_count().plan(0).tasks.iter().all(|task| task.worker == 0));
-    let pinned = Flow::word_count().with("print", |print| {
+    assert!(DataflowBuilder::word_count().plan(0).tasks.iter().all(|task| task.worker == 0));
+    let pinned = DataflowBuilder::word_count().with("print", |print| {
         print.on_driver = true;
         print.payload = Payload::Local(7);
     });
@@ -244,7 +244,7 @@ fn everything_runs_on_the_driver_without_workers_and_pinned_operators_always() {
 fn a_change_of_parallelism_wires_every_subpartition_once() {
     for partitioner in [Partitioner::Rescale, Partitioner::Rebalance, Partitioner::KeyGroup] {
         for (up, down) in [(1, 4), (4, 1), (3, 5), (5, 3)] {
-            let flow = Flow::default().operator("a", up).operator("b", down).edge("a", "b", partitioner);
+            let flow = DataflowBuilder::default().operator("a", up).operator("b", down).edge("a", "b", partitioner);
             assert_wired(&flow.plan(2));
         }
     }
@@ -252,13 +252,17 @@ fn a_change_of_parallelism_wires_every_subpartition_once() {
 
 #[test]
 fn operators_may_be_written_in_any_order() {
-    let flow = Flow::default().operator("sink", 1).operator("source", 1).edge("source", "sink", Partitioner::Forward);
+    let flow = DataflowBuilder::default().operator("sink", 1).operator("source", 1).edge(
+        "source",
+        "sink",
+        Partitioner::Forward,
+    );
     assert_eq!(names(&flow.plan(0)), ["source -> sink"]);
 }
 
 #[test]
 fn a_cycle_is_refused_with_its_operators_in_order() {
-    let flow = Flow::default()
+    let flow = DataflowBuilder::default()
         .operator("source", 1)
         .operator("b", 1)
         .operator("c", 1)
@@ -270,21 +274,21 @@ fn a_cycle_is_refused_with_its_operators_in_order() {
     let text = flow.refusal().to_string();
     let expected = ["the dataflow has a cycle: 'b' -> 'c' -> 'b'", "the dataflow has a cycle: 'c' -> 'b' -> 'c'"];
     assert!(expected.contains(&text.as_str()), "{text}");
-    let itself = Flow::default().operator("a", 1).edge("a", "a", Partitioner::Forward);
+    let itself = DataflowBuilder::default().operator("a", 1).edge("a", "a", Partitioner::Forward);
     assert_eq!(itself.refusal(), PlanError::Cycle { operators: vec!["a".into()] });
 }
 
 #[test]
 fn parallelism_out_of_range_is_refused_by_name() {
     for parallelism in [0, 32_769] {
-        let flow = Flow::word_count().with("count", |count| count.parallelism = parallelism);
+        let flow = DataflowBuilder::word_count().with("count", |count| count.parallelism = parallelism);
         assert_eq!(flow.refusal(), PlanError::Parallelism { operator: "count".into(), parallelism });
     }
 }
 
 #[test]
 fn a_forward_edge_needs_equal_parallelism() {
-    let flow = Flow::default().operator("a", 2).operator("b", 3).edge("a", "b", Partitioner::Forward);
+    let flow = DataflowBuilder::default().operator("a", 2).operator("b", 3).edge("a", "b", Partitioner::Forward);
     let text = flow.refusal().to_string();
     assert!(text.starts_with("forward edge from 'a' (parallelism 2) to 'b' (parallelism 3): "), "{text}");
 }
@@ -292,34 +296,34 @@ fn a_forward_edge_needs_equal_parallelism() {
 #[test]
 fn a_uid_used_twice_is_refused_with_both_names() {
     let uid = |operator: &mut LogicalOperator| operator.uid = Some("same".into());
-    let flow = Flow::word_count().with("count", uid).with("print", uid);
+    let flow = DataflowBuilder::word_count().with("count", uid).with("print", uid);
     let expected = PlanError::DuplicateUid { uid: "same".into(), first: "count".into(), second: "print".into() };
     assert_eq!(flow.refusal(), expected);
 }
 
 #[test]
 fn ids_must_be_unique_and_known() {
-    let mut flow = Flow::word_count();
+    let mut flow = DataflowBuilder::word_count();
     flow.0.edges[1].to = 99;
     assert_eq!(flow.refusal(), PlanError::UnknownOperator { edge: 1, id: 99 });
-    let mut flow = Flow::word_count();
+    let mut flow = DataflowBuilder::word_count();
     flow.0.operators[3].id = 0;
     assert_eq!(flow.refusal(), PlanError::DuplicateId { id: 0 });
 }
 
 #[test]
 fn an_empty_dataflow_and_a_lone_operator_are_refused() {
-    assert_eq!(Flow::default().refusal(), PlanError::Empty);
-    let flow = Flow::word_count().operator("forgotten", 1);
+    assert_eq!(DataflowBuilder::default().refusal(), PlanError::Empty);
+    let flow = DataflowBuilder::word_count().operator("forgotten", 1);
     assert_eq!(flow.refusal(), PlanError::Unconnected { operator: "forgotten".into() });
 }
 
 #[test]
 fn an_object_of_this_process_is_refused_where_it_cannot_go() {
-    let flow = Flow::word_count().with("flat_map", |op| op.payload = Payload::Local(1));
+    let flow = DataflowBuilder::word_count().with("flat_map", |op| op.payload = Payload::Local(1));
     assert_eq!(flow.refusal(), PlanError::NotShippable { operator: "flat_map".into() });
     assert!(Plan::new(&flow.0, &settings(0)).is_ok());
-    let mut flow = Flow::word_count();
+    let mut flow = DataflowBuilder::word_count();
     flow.0.edges[1].payload = Payload::Local(1);
     assert_eq!(flow.refusal(), PlanError::NotShippable { operator: "flat_map".into() });
 }
@@ -327,27 +331,28 @@ fn an_object_of_this_process_is_refused_where_it_cannot_go() {
 #[test]
 fn a_keyed_vertex_cannot_have_more_subtasks_than_key_groups() {
     let settings = JobSettings { max_parallelism: Some(1), ..settings(2) };
-    let error = Plan::new(&Flow::word_count().0, &settings).expect_err("two subtasks, one key group");
+    let error = Plan::new(&DataflowBuilder::word_count().0, &settings).expect_err("two subtasks, one key group");
     assert!(matches!(error, PlanError::KeyGroups { parallelism: 2, max_parallelism: 1, .. }), "{error}");
 }
 
 #[test]
 fn too_few_slots_are_refused_with_the_numbers() {
     let settings = JobSettings { slots_per_worker: Some(1), ..settings(1) };
-    let error = Plan::new(&Flow::word_count().0, &settings).expect_err("two subtasks, one slot");
+    let error = Plan::new(&DataflowBuilder::word_count().0, &settings).expect_err("two subtasks, one slot");
     assert_eq!(error, PlanError::InsufficientSlots { parallelism: 2, needed: 2, available: 1 });
 }
 
 #[test]
 fn an_exchange_too_large_to_plan_is_refused_before_it_is_expanded() {
-    let flow = Flow::default().operator("a", 32_768).operator("b", 32_768).edge("a", "b", Partitioner::Broadcast);
+    let flow =
+        DataflowBuilder::default().operator("a", 32_768).operator("b", 32_768).edge("a", "b", Partitioner::Broadcast);
     assert!(matches!(flow.refusal(), PlanError::TooManyChannels { channels: 1_073_741_824, .. }));
 }
 
 #[test]
 fn more_data_than_a_message_holds_is_refused_before_it_is_shipped() {
     let large = |operator: &mut LogicalOperator| operator.payload = Payload::Bytes(vec![0; 100 << 20]);
-    let flow = Flow::word_count().with("count", large);
+    let flow = DataflowBuilder::word_count().with("count", large);
     assert!(Plan::new(&flow.0, &settings(2)).is_ok(), "one subtask a worker");
     let flow = flow.with("flat_map", |operator| operator.payload = Payload::Bytes(vec![0; 1 << 20]));
     let error = Plan::new(&flow.0, &settings(1)).expect_err("two subtasks on one worker");
@@ -367,7 +372,7 @@ fn with_event_time(clock: Clock) -> Plan {
     let window = OperatorKind::Window {
         fold: Fold::Count,
         window: WindowSpec {
-            assign: WindowAssign::Global,
+            assign: WindowAssigner::Global,
             clock,
             trigger: None,
             lateness_ms: 0,
@@ -377,7 +382,7 @@ fn with_event_time(clock: Clock) -> Plan {
             is_whole: false,
         },
     };
-    Flow::default()
+    DataflowBuilder::default()
         .operator("source", 2)
         .operator("assign", 2)
         .operator("window", 3)
@@ -427,8 +432,8 @@ fn aligned(group: &str, drift_ms: u64) -> OperatorKind {
 }
 
 /// Two sources, the first with a step between it and who aligns it.
-fn two_aligned(parse: impl FnOnce(&mut LogicalOperator)) -> Flow {
-    Flow::default()
+fn two_aligned(parse: impl FnOnce(&mut LogicalOperator)) -> DataflowBuilder {
+    DataflowBuilder::default()
         .operator("source", 2)
         .operator("parse", 2)
         .operator("assign", 2)
@@ -450,7 +455,7 @@ fn two_aligned(parse: impl FnOnce(&mut LogicalOperator)) -> Flow {
 #[test]
 fn an_aligned_source_shares_a_task_with_who_aligns_it_whatever_is_said_of_chaining_and_places() {
     let mut flow = two_aligned(|_| {});
-    flow.0.operators.iter_mut().for_each(|operator| operator.chaining = Chaining::Never);
+    flow.0.operators.iter_mut().for_each(|operator| operator.chaining = ChainingPolicy::Never);
     let plan = flow.plan(0);
     assert_eq!(names(&plan), ["source -> parse -> assign", "after", "other -> assign other", "join"]);
     assert_wired(&plan);
@@ -469,7 +474,7 @@ fn what_cannot_be_aligned_is_refused_with_what_is_in_the_way() {
     edges[1].partitioner = Partitioner::Rebalance;
     let dataflow = Dataflow { edges, ..behind_exchange.0 };
     let found = "records change subtasks between 'parse' and 'assign'".to_owned();
-    assert_eq!(Flow(dataflow).refusal(), PlanError::NotAtSource { operator: "assign".into(), found });
+    assert_eq!(DataflowBuilder(dataflow).refusal(), PlanError::NotAtSource { operator: "assign".into(), found });
 
     let union = two_aligned(|_| {}).operator("third", 2).edge("third", "parse", Partitioner::Forward);
     let found = "'parse' has 2 inputs".to_owned();
@@ -492,8 +497,8 @@ fn what_cannot_be_aligned_is_refused_with_what_is_in_the_way() {
 }
 
 /// source -> head, keyed to step -> tail -> print, and what the step makes beside goes to a sink of its own.
-fn iteration() -> Flow {
-    let flow = Flow::default()
+fn iteration() -> DataflowBuilder {
+    let flow = DataflowBuilder::default()
         .operator("source", 2)
         .operator("head", 2)
         .operator("step", 2)
@@ -558,7 +563,7 @@ fn times_that_are_looked_at_in_the_next_lap_are_carried_to_the_end_of_this_one()
     };
     let flow = iteration().with("source", |source| source.kind = timed);
     let flow = flow.with("step", |step| step.kind = OperatorKind::Process { inputs: Default::default() });
-    let mut flow = flow.with("tail", |tail| tail.chaining = Chaining::Head);
+    let mut flow = flow.with("tail", |tail| tail.chaining = ChainingPolicy::Head);
     flow.0.edges[4].to = 4;
     flow.0.operators.retain(|operator| operator.name != "beside");
     let plan = flow.plan(2);
@@ -568,7 +573,7 @@ fn times_that_are_looked_at_in_the_next_lap_are_carried_to_the_end_of_this_one()
 
 #[test]
 fn state_on_disk_shares_the_memory_of_its_worker_and_other_tasks_have_none() {
-    let flow = Flow::word_count().with("count", |count| count.kind = OperatorKind::Fold(Fold::Count));
+    let flow = DataflowBuilder::word_count().with("count", |count| count.kind = OperatorKind::Fold(Fold::Count));
     let flow = flow.operator("again", 1).edge("read_text", "again", Partitioner::KeyGroup);
     let flow = flow.with("again", |again| again.kind = OperatorKind::Fold(Fold::Count));
     let memory = settings(2);
@@ -609,7 +614,7 @@ fn rows_without_a_promise_of_order_may_leave_memory_and_nothing_else_does() {
         kept: Vec::new(),
     });
     let on_disk = |watermarks| {
-        let flow = Flow::word_count().with("count", |count| count.kind = OperatorKind::Fold(Fold::Count));
+        let flow = DataflowBuilder::word_count().with("count", |count| count.kind = OperatorKind::Fold(Fold::Count));
         let flow = flow.operator("timed", 1).edge("read_text", "timed", Partitioner::Rebalance);
         let flow = flow.operator("summed", 1).edge("timed", "summed", Partitioner::KeyGroup);
         let flow = flow.with("timed", |operator| operator.kind = timed(watermarks));

@@ -77,11 +77,11 @@ pub enum SettingsError {
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
     /// The workers were opened with another setting than the job asks for.
-    #[error("tls is {job}, but the crew of these workers was opened with {crew}: open it with the same")]
-    CrewTls {
+    #[error("tls is {job}, but the worker pool of these workers was opened with {pool}: open it with the same")]
+    WorkerPoolTls {
         /// The setting of the job.
         job: Tls,
-        /// That of the crew.
-        crew: Tls,
+        /// That of the worker pool.
+        pool: Tls,
     },
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use flownet_runtime::{
     TaskInspection,
     inspection::{OutputInspection, PoolInspection},
-    ledger::TimeState,
     spec::FlowControl,
+    time_accounting::TimeState,
 };
 
 use crate::{plan::Plan, rpc::Inspection};
@@ -18,7 +18,7 @@ use crate::{plan::Plan, rpc::Inspection};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Diagnosis {
     /// From a task that waits to where waiting ends; a ring ends with the task that it began with.
-    pub(super) chain: Vec<Link>,
+    pub(super) chain: Vec<WaitLink>,
     pub(super) end: End,
     /// Subtasks that cannot go on, in the whole job.
     pub(super) waiting: u32,
@@ -26,7 +26,7 @@ pub(super) struct Diagnosis {
 
 /// One task of a chain, and what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Link {
+pub(super) struct WaitLink {
     pub(super) task: u32,
     pub(super) wait: Wait,
 }
@@ -73,7 +73,7 @@ impl Diagnosis {
         let graph = Graph::new(plan, answers);
         let starts: Vec<Start> = (0..plan.tasks.len() as u32).flat_map(|task| graph.starts(task)).collect();
         let waiting = (0..plan.tasks.len() as u32).filter(|&task| graph.is_blocked(task)).count() as u32;
-        let mut ends: Vec<(End, usize, Vec<Link>)> = Vec::new();
+        let mut ends: Vec<(End, usize, Vec<WaitLink>)> = Vec::new();
         for start in starts {
             let (chain, end) = graph.follow(start);
             match ends.iter_mut().find(|(known, ..)| end.is_same(known)) {
@@ -202,12 +202,12 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn follow(&self, start: Start) -> (Vec<Link>, End) {
-        let mut chain: Vec<Link> = Vec::new();
+    fn follow(&self, start: Start) -> (Vec<WaitLink>, End) {
+        let mut chain: Vec<WaitLink> = Vec::new();
         let (mut task, mut came_by) = match start {
             Start::At(task) => (task, None),
             Start::Towards { from, channel, queued } => {
-                chain.push(Link { task: from, wait: Wait::Delivery { queued } });
+                chain.push(WaitLink { task: from, wait: Wait::Delivery { queued } });
                 (self.readers.get(&channel).copied().unwrap_or(from), Some(channel))
             }
         };
@@ -219,7 +219,7 @@ impl<'a> Graph<'a> {
             match self.step(task, came_by) {
                 Step::End(end) => return (chain, end),
                 Step::On(wait, next, channel) => {
-                    chain.push(Link { task, wait });
+                    chain.push(WaitLink { task, wait });
                     (task, came_by) = (next, channel);
                 }
             }

@@ -6,7 +6,7 @@ use flownet_runtime::inspection::PoolInspection;
 
 use serde::Serialize;
 
-use super::diagnosis::{Diagnosis, End, Link, Wait};
+use super::diagnosis::{Diagnosis, End, Wait, WaitLink};
 use crate::{plan::Plan, shown};
 
 /// A job in which nothing moves although records wait. It goes on waiting.
@@ -152,7 +152,7 @@ impl Words<'_> {
     }
 
     /// A link and the next one, or what the chain ends with.
-    fn link(&self, link: &Link, diagnosis: &Diagnosis) -> String {
+    fn link(&self, link: &WaitLink, diagnosis: &Diagnosis) -> String {
         let at = diagnosis.chain.iter().position(|other| other.task == link.task).unwrap_or_default();
         let next = diagnosis.chain.get(at + 1).map(|next| next.task).or_else(|| diagnosis.end.task());
         let next = self.task(next.unwrap_or(diagnosis.chain[0].task));
@@ -175,7 +175,7 @@ impl Words<'_> {
         }
     }
 
-    fn ring(&self, chain: &[Link]) -> String {
+    fn ring(&self, chain: &[WaitLink]) -> String {
         let tasks: Vec<String> = chain.iter().map(|link| self.task(link.task)).collect();
         match tasks.as_slice() {
             [only] => format!("{only} waits for itself"),
@@ -184,7 +184,7 @@ impl Words<'_> {
         }
     }
 
-    fn end(&self, end: &End, chain: &[Link]) -> String {
+    fn end(&self, end: &End, chain: &[WaitLink]) -> String {
         match *end {
             End::Ring => self.ring(chain),
             End::Silent { worker, task } => format!("worker {worker} does not answer, where {} runs", self.task(task)),

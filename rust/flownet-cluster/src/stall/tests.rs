@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use flownet_runtime::{
     QueueSnapshot, TaskInspection,
     inspection::{InputInspection, OutputInspection, PoolInspection},
-    ledger::{Lack, TimeState},
     spec::{FlowControl, Partitioner, partition_id},
+    time_accounting::{BackpressureCause, TimeState},
 };
 
 use super::*;
-use crate::{plan::tests::Flow, settings::JobSettings};
+use crate::{plan::tests::DataflowBuilder, settings::JobSettings};
 
 const SECOND: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(200);
-const BLOCKED: Option<TimeState> = Some(TimeState::SoftBackPressured(Lack::Credit));
+const BLOCKED: Option<TimeState> = Some(TimeState::SoftBackPressured(BackpressureCause::Credit));
 const IDLE: Option<TimeState> = Some(TimeState::Idle);
 const BUSY: Option<TimeState> = Some(TimeState::Busy);
 
@@ -34,7 +34,7 @@ struct World {
 }
 
 fn plan(parallelism: u32, workers: u32, flow_control: FlowControl) -> Plan {
-    let flow = Flow::default()
+    let flow = DataflowBuilder::default()
         .operator("source", parallelism)
         .operator("map", parallelism)
         .operator("sink", parallelism)
@@ -354,7 +354,7 @@ fn overdraft_that_others_were_promised_is_told_as_a_ring() {
     world.free = 0;
     world.block(0, 0, 5, pool(7, 2));
     world.block(1, 0, 0, pool(1, 2));
-    world.tasks[1].state = Some(TimeState::HardBackPressured(Lack::Credit));
+    world.tasks[1].state = Some(TimeState::HardBackPressured(BackpressureCause::Credit));
     world.pass(12 * SECOND);
     let stall = world.stall();
     assert_eq!(stall.cause, StallCause::Exchange);
@@ -504,7 +504,7 @@ fn any_answer_has_an_end() {
         let mut answers: BTreeMap<u32, Inspection> = BTreeMap::new();
         for task in &plan.tasks {
             let mut small = || draw(3);
-            let states = [BUSY, IDLE, BLOCKED, Some(TimeState::HardBackPressured(Lack::Credit)), None];
+            let states = [BUSY, IDLE, BLOCKED, Some(TimeState::HardBackPressured(BackpressureCause::Credit)), None];
             let output = OutputInspection {
                 pool: PoolInspection { held: small() * 3, in_use: small(), size: small() * 2, guaranteed: small() },
                 is_available: small() == 0,

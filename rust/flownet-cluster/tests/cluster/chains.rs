@@ -14,16 +14,16 @@ use flownet_runtime::{
 };
 
 /// Where a `collect` sink of the submitting process puts what it receives.
-pub(crate) type Collected = Arc<Mutex<Vec<u64>>>;
+pub(crate) type CollectedRecords = Arc<Mutex<Vec<u64>>>;
 
-/// Builds [`Native`] chains; `objects` are those of the submitting process.
+/// Builds [`NativeOperator`] chains; `objects` are those of the submitting process.
 #[derive(Default)]
 pub(crate) struct NativeFactory {
-    pub(crate) objects: HashMap<u32, Collected>,
+    pub(crate) objects: HashMap<u32, CollectedRecords>,
 }
 
 /// One operator, by its kind.
-enum Native {
+enum NativeOperator {
     /// Every number below `count` that is this subtask's; then what `after` says.
     Numbers { next: u64, step: u64, count: u64, after: AfterNumbers },
     /// Adds up; emits the sum at the end.
@@ -37,7 +37,7 @@ enum Native {
     /// Panics at the first record.
     Panic,
     /// Keeps everything.
-    Collect { into: Collected },
+    Collect { into: CollectedRecords },
 }
 
 /// Where a source of numbers goes on after its last one.
@@ -51,7 +51,7 @@ enum AfterNumbers {
 }
 
 struct NativeChain {
-    operator: Native,
+    operator: NativeOperator,
     keyed: Vec<bool>,
     subtask: u32,
     parallelism: u32,
@@ -71,13 +71,13 @@ impl ChainFactory for NativeFactory {
 }
 
 impl NativeFactory {
-    fn operator(&self, operator: &OperatorSpec, task: &TaskSpec) -> Result<Native, TaskError> {
+    fn operator(&self, operator: &OperatorSpec, task: &TaskSpec) -> Result<NativeOperator, TaskError> {
         let OperatorKind::Custom { name, settings } = &operator.kind else {
             return Err(TaskError::Config("not of this language".into()));
         };
         let number = |key: &str| settings.get(key).map_or(0, |text| text.parse().expect("a number"));
         Ok(match name.as_str() {
-            "numbers" => Native::Numbers {
+            "numbers" => NativeOperator::Numbers {
                 next: u64::from(task.subtask),
                 step: u64::from(task.parallelism),
                 count: number("count"),
@@ -87,17 +87,17 @@ impl NativeFactory {
                     (false, false) => AfterNumbers::End,
                 },
             },
-            "sum" => Native::Sum { sum: 0 },
-            "fail" => Native::Fail { at: number("at"), name: operator.name.clone() },
-            "slow" => Native::Slow { pause: Duration::from_micros(number("pause_us")) },
-            "stubborn" => Native::Stubborn { pause: Duration::from_micros(number("pause_us")) },
-            "panic" => Native::Panic,
-            "collect" => Native::Collect { into: self.object(&operator.payload)? },
+            "sum" => NativeOperator::Sum { sum: 0 },
+            "fail" => NativeOperator::Fail { at: number("at"), name: operator.name.clone() },
+            "slow" => NativeOperator::Slow { pause: Duration::from_micros(number("pause_us")) },
+            "stubborn" => NativeOperator::Stubborn { pause: Duration::from_micros(number("pause_us")) },
+            "panic" => NativeOperator::Panic,
+            "collect" => NativeOperator::Collect { into: self.object(&operator.payload)? },
             other => return Err(TaskError::Config(format!("unknown kind '{other}'"))),
         })
     }
 
-    fn object(&self, payload: &Payload) -> Result<Collected, TaskError> {
+    fn object(&self, payload: &Payload) -> Result<CollectedRecords, TaskError> {
         let Payload::Local(key) = payload else { return Err(TaskError::Config("not an object".into())) };
         self.objects.get(key).cloned().ok_or_else(|| TaskError::Config("the object is elsewhere".into()))
     }
@@ -115,12 +115,12 @@ impl NativeChain {
 
     fn take(&mut self, number: u64, out: &mut Outputs) -> Result<(), TaskError> {
         match &mut self.operator {
-            Native::Numbers { .. } => return Err(TaskError::Config("a source has no input".into())),
-            Native::Sum { sum } => {
+            NativeOperator::Numbers { .. } => return Err(TaskError::Config("a source has no input".into())),
+            NativeOperator::Sum { sum } => {
                 *sum += number;
                 return Ok(());
             }
-            Native::Fail { at, name } if *at == number => {
+            NativeOperator::Fail { at, name } if *at == number => {
                 return Err(OperatorFailure {
                     operator: name.clone(),
                     subtask: self.subtask,
@@ -133,11 +133,11 @@ impl NativeChain {
                 }
                 .into());
             }
-            Native::Fail { .. } => {}
-            Native::Slow { pause } => out.pause(*pause)?,
-            Native::Stubborn { pause } => std::thread::sleep(*pause),
-            Native::Panic => panic!("told to panic"),
-            Native::Collect { into } => into.lock().expect("unpoisoned").push(number),
+            NativeOperator::Fail { .. } => {}
+            NativeOperator::Slow { pause } => out.pause(*pause)?,
+            NativeOperator::Stubborn { pause } => std::thread::sleep(*pause),
+            NativeOperator::Panic => panic!("told to panic"),
+            NativeOperator::Collect { into } => into.lock().expect("unpoisoned").push(number),
         }
         self.emit(number, out)
     }
@@ -159,7 +159,7 @@ impl Chain for NativeChain {
 
     fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         for _ in 0..1000 {
-            let Native::Numbers { next, step, count, after } = &mut self.operator else {
+            let NativeOperator::Numbers { next, step, count, after } = &mut self.operator else {
                 return Err(TaskError::Config("not a source".into()));
             };
             if *next >= *count {
@@ -178,7 +178,7 @@ impl Chain for NativeChain {
     }
 
     fn on_time(&mut self, signal: TimeSignal, _: i64, out: &mut Outputs) -> Result<(), TaskError> {
-        if let (Native::Sum { sum }, TimeSignal::Watermark(END_OF_TIME_MS)) = (&self.operator, signal) {
+        if let (NativeOperator::Sum { sum }, TimeSignal::Watermark(END_OF_TIME_MS)) = (&self.operator, signal) {
             self.emit(*sum, out)?;
         }
         out.tell_time_to_all(signal)

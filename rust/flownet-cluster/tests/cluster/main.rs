@@ -2,8 +2,8 @@
 //! that are this test binary run again.
 
 mod chains;
-mod crews;
 mod failures;
+mod pools;
 mod rig;
 mod runs;
 mod stalls;

@@ -15,17 +15,17 @@ use std::{
 use flownet_cluster::{
     ClusterError, Coordinator, Dataflow, JobHandle, JobReport, JobSettings, JobState, JobStatus, Launcher,
     WorkerCommand,
-    plan::{Chaining, LogicalEdge, LogicalOperator},
+    plan::{ChainingPolicy, LogicalEdge, LogicalOperator},
 };
 use flownet_runtime::spec::{OperatorKind, Partitioner, Payload};
 
-use crate::chains::{Collected, NativeFactory};
+use crate::chains::{CollectedRecords, NativeFactory};
 
 /// One test's view of this process; tests with a rig run one after the other,
 /// so that each can count what is left.
 pub(crate) struct Rig {
     sockets_before: usize,
-    collected: Collected,
+    collected: CollectedRecords,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -43,7 +43,7 @@ static TURN: Mutex<()> = Mutex::new(());
 impl Rig {
     pub(crate) fn new() -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        Self { sockets_before: sockets(), collected: Collected::default(), _turn: turn }
+        Self { sockets_before: sockets(), collected: CollectedRecords::default(), _turn: turn }
     }
 
     pub(crate) fn submit(&self, dataflow: &Dataflow, settings: JobSettings) -> JobHandle {
@@ -159,7 +159,7 @@ pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Data
         brake: None,
         target: None,
         parallelism,
-        chaining: Chaining::Never,
+        chaining: ChainingPolicy::Never,
         on_driver: kind == "collect",
         workers: Vec::new(),
     };

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flownet_cluster::{Crew, Enlistment, JobHandle, JobSettings, Launcher, Tls, serve_crew};
+use flownet_cluster::{Enlistment, JobHandle, JobSettings, Launcher, Tls, WorkerPool, serve_pool};
 use flownet_net::Credentials;
 use flownet_runtime::{ChainFactory, spec::Partitioner};
 
@@ -20,7 +20,7 @@ use crate::{
     rig::{PATIENCE, Rig, end_of, eventually, line, settings},
 };
 
-/// Set in a process that hosts workers: crew, credentials, and its first worker and the one after its last.
+/// Set in a process that hosts workers: worker pool, credentials, and its first worker and the one after its last.
 const HOST: &str = "FLOWNET_TEST_HOST";
 /// Workers of the job in which each is connected to each. Not set: too many for every run of the tests.
 const MESH_WORKERS: &str = "FLOWNET_TEST_MESH_WORKERS";
@@ -40,7 +40,7 @@ fn host_process() {
     let words: Vec<&str> = given.split('|').collect();
     let number = |word: &str| word.parse::<u32>().expect("a number");
     let enlistment = Enlistment {
-        crew: words[0].parse().expect("an address"),
+        pool: words[0].parse().expect("an address"),
         credentials: Credentials::from_text(words[1]).expect("credentials"),
         worker: 0,
         attempt: 0,
@@ -51,7 +51,7 @@ fn host_process() {
         let enlistment = Enlistment { worker, ..enlistment.clone() };
         thread::spawn(move || {
             let build = |_: &[u8]| Ok(Arc::new(NativeFactory::default()) as Arc<dyn ChainFactory>);
-            serve_crew(&enlistment, &build).is_ok()
+            serve_pool(&enlistment, &build).is_ok()
         })
     };
     let workers: Vec<_> = (number(words[2])..number(words[3])).map(serve).collect();
@@ -59,38 +59,38 @@ fn host_process() {
     std::process::exit(if all_went_well { 0 } else { 1 });
 }
 
-/// A crew of many workers in few processes.
+/// A worker pool of many workers in few processes.
 struct Hosts {
-    crew: Arc<Crew>,
+    pool: Arc<WorkerPool>,
     processes: Vec<Child>,
 }
 
 impl Hosts {
     /// Starts so many workers. Each may have as many data connections in each direction.
     fn start(workers: u32, connections: u32) -> Self {
-        let crew = Arc::new(Crew::open(LOCALHOST, Tls::On, None).expect("a crew"));
+        let pool = Arc::new(WorkerPool::open(LOCALHOST, Tls::On, None).expect("a worker pool"));
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let files_of_each = u64::from(connections) * 2 * FILES_OF_AN_END + FILES_OF_A_WORKER;
         let most = u32::try_from((limit - FILES_OF_A_HOST) / files_of_each).unwrap_or(workers);
         let each = most.clamp(1, WORKERS_OF_A_HOST);
         let start = |first: u32| {
             let after = (first + each).min(workers + 1);
-            let given = format!("{}|{}|{first}|{after}", crew.address(), crew.credentials().to_text());
+            let given = format!("{}|{}|{first}|{after}", pool.address(), pool.credentials().to_text());
             let exe = std::env::current_exe().expect("the test binary");
             let arguments = ["wide::host_process", "--exact", "--nocapture"];
             Command::new(exe).args(arguments).env(HOST, given).stdout(Stdio::null()).spawn().expect("a process")
         };
         let processes = (1..=workers).step_by(each as usize).map(start).collect();
-        let hosts = Self { crew, processes };
-        assert!(hosts.crew.wait_for(workers as usize, PATIENCE), "all come");
+        let hosts = Self { pool, processes };
+        assert!(hosts.pool.wait_for(workers as usize, PATIENCE), "all come");
         hosts
     }
 
     fn launcher(&self) -> Launcher {
-        Launcher::Crew { crew: Arc::clone(&self.crew), init: Vec::new() }
+        Launcher::WorkerPool { pool: Arc::clone(&self.pool), init: Vec::new() }
     }
 
-    /// Ends of data connections, which are all TCP connections but those to the crew and the coordinator.
+    /// Ends of data connections, which are all TCP connections but those to the worker pool and the coordinator.
     fn sockets(&self) -> usize {
         self.processes.iter().map(|process| sockets_of(process.id())).sum()
     }
@@ -101,7 +101,7 @@ impl Hosts {
 
     /// Lets all workers go; all processes end well.
     fn close(mut self) {
-        self.crew.close();
+        self.pool.close();
         for process in &mut self.processes {
             let end = eventually("the end of a process", || process.try_wait().expect("a child"));
             assert!(end.success(), "{end}");
@@ -189,7 +189,7 @@ fn with_checkpoints(workers: u32, folder: &Path) -> JobSettings {
     JobSettings {
         checkpoint_interval: Some(Duration::from_secs(1)),
         checkpoint_storage: Some(folder.to_str().expect("a path in UTF-8").to_owned()),
-        allow_unrepeatable: true,
+        allow_non_replayable: true,
         ..patient(workers)
     }
 }

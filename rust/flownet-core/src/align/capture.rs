@@ -17,7 +17,7 @@ pub struct Capture<E> {
 }
 
 /// What a checkpoint keeps of each channel of which it keeps anything.
-pub type Captured<E> = Vec<(ChannelIndex, Vec<E>)>;
+pub type CapturedChannels<E> = Vec<(ChannelIndex, Vec<E>)>;
 
 impl<E> Capture<E> {
     /// For as many channels as the aligner has.
@@ -87,7 +87,7 @@ impl<E> Capture<E> {
     }
 
     /// What was captured for the checkpoint that has just been completed.
-    pub fn take(&mut self) -> Captured<E> {
+    pub fn take(&mut self) -> CapturedChannels<E> {
         let kept = (0..).map(ChannelIndex::new).zip(&mut self.kept);
         kept.map(|(index, kept)| (index, std::mem::take(kept))).filter(|(_, kept)| !kept.is_empty()).collect()
     }

@@ -2,8 +2,8 @@
 //! to, cancels and ends: what a complete checkpoint has read and captured of a channel is what came before its barrier. And
 //! machines with a fault planted, each of which is found.
 
-use super::model::Brought::{self, Barrier as B, Cancel as C, End as E, Record as R};
-use super::model::{self, Done, Found, resume};
+use super::model::ChannelInput::{self, Barrier as B, Cancel as C, End as E, Record as R};
+use super::model::{self, CheckResult, EndedCheckpoints, resume};
 use super::*;
 
 /// What can go wrong where the machine is used, or in it.
@@ -33,7 +33,7 @@ fn barrier(id: u64, kind: BarrierKind) -> Barrier {
 }
 
 /// A script of one channel, and of what kind its barriers are.
-type Script = (Vec<Brought>, BarrierKind);
+type Script = (Vec<ChannelInput>, BarrierKind);
 
 #[derive(Clone, Debug, Default)]
 struct ChannelWorld {
@@ -54,7 +54,7 @@ struct World<'a> {
     channels: Vec<ChannelWorld>,
     /// How far each channel had been read when the snapshot was taken.
     snapshot: Option<(u64, Vec<usize>)>,
-    done: Done,
+    done: EndedCheckpoints,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,7 @@ impl model::World for World<'_> {
         moves
     }
 
-    fn make(&mut self, one: Move) -> Found {
+    fn make(&mut self, one: Move) -> CheckResult {
         let step = match one {
             Move::TakeIn(index) => {
                 self.take_in(index);
@@ -157,7 +157,7 @@ impl model::World for World<'_> {
     }
 
     /// Nobody can move any more: whoever is blocked waits rightly, and what should be complete is.
-    fn at_rest(&self) -> Found {
+    fn at_rest(&self) -> CheckResult {
         let all = || self.scripts.iter().map(|(script, _)| script);
         let is_off = |id: u64| all().flatten().any(|one| matches!(one, C(off) if *off >= id));
         for id in [1, 2] {
@@ -213,7 +213,7 @@ impl World<'_> {
     }
 
     /// Whether it is a barrier of the checkpoint that is captured, for which the task waits.
-    fn is_late(&self, index: usize, brought: Brought) -> bool {
+    fn is_late(&self, index: usize, brought: ChannelInput) -> bool {
         let aligner = self.capture.aligner();
         let is_captured = aligner.is_captured(ChannelIndex::new(index as u32));
         is_captured && matches!(brought, B(id) if aligner.under_way() == Some(CheckpointId::new(id)))
@@ -243,7 +243,7 @@ impl World<'_> {
         (from..to).filter(|at| self.scripts[index].0[*at] == R).collect()
     }
 
-    fn follow(&mut self, step: Step) -> Found {
+    fn follow(&mut self, step: Step) -> CheckResult {
         if let Some(id) = step.aborted {
             self.snapshot = None;
             self.done.add(id.get(), false)?;
@@ -271,7 +271,7 @@ impl World<'_> {
     }
 
     /// C1.
-    fn is_whole(&self, index: usize, id: u64, read: usize, kept: &[usize]) -> Found {
+    fn is_whole(&self, index: usize, id: u64, read: usize, kept: &[usize]) -> CheckResult {
         let script = &self.scripts[index].0;
         let Some(end) = script.iter().position(|one| *one == B(id)).or(script.iter().position(|one| *one == E)) else {
             return Err(format!("{id} is complete, and channel {index} has not brought it"));
@@ -289,11 +289,11 @@ impl World<'_> {
 fn explore(scripts: &[Script], fault: Fault) -> Result<usize, String> {
     let capture = Capture::new(Aligner::exactly_once(scripts.len()));
     let channels = vec![ChannelWorld::default(); scripts.len()];
-    let first = World { capture, fault, scripts, channels, snapshot: None, done: Done::default() };
+    let first = World { capture, fault, scripts, channels, snapshot: None, done: EndedCheckpoints::default() };
     model::explore(first).map_err(|what| format!("{what}, in {scripts:?}"))
 }
 
-fn scripts_of_a_channel() -> Vec<Vec<Brought>> {
+fn scripts_of_a_channel() -> Vec<Vec<ChannelInput>> {
     vec![
         vec![R, B(1), R],
         vec![R, B(1), R, B(2), R],

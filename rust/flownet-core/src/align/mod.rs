@@ -33,7 +33,7 @@ mod model;
 #[cfg(not(loom))]
 mod tests;
 
-pub use self::capture::{Capture, Captured};
+pub use self::capture::{Capture, CapturedChannels};
 #[cfg(doc)]
 use crate::event::Event;
 use crate::event::{Barrier, BarrierKind};

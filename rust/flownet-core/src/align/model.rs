@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 /// What a channel brings next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Brought {
+pub(super) enum ChannelInput {
     Record,
     Barrier(u64),
     Cancel(u64),
@@ -14,14 +14,14 @@ pub(super) enum Brought {
 }
 
 /// What is wrong, if anything is.
-pub(super) type Found = Result<(), String>;
+pub(super) type CheckResult = Result<(), String>;
 
 /// Checkpoints that came to an end, in order, and whether by being taken.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Done(pub(super) Vec<(u64, bool)>);
+pub(super) struct EndedCheckpoints(pub(super) Vec<(u64, bool)>);
 
-impl Done {
-    pub(super) fn add(&mut self, id: u64, is_taken: bool) -> Found {
+impl EndedCheckpoints {
+    pub(super) fn add(&mut self, id: u64, is_taken: bool) -> CheckResult {
         match self.0.last() {
             Some((last, _)) if *last >= id => Err(format!("{id} was done after {last}")),
             _ => {
@@ -33,7 +33,7 @@ impl Done {
 }
 
 /// A channel goes on, which was blocked.
-pub(super) fn resume(channel: impl std::fmt::Display, is_blocked: &mut bool) -> Found {
+pub(super) fn resume(channel: impl std::fmt::Display, is_blocked: &mut bool) -> CheckResult {
     if std::mem::replace(is_blocked, false) {
         Ok(())
     } else {
@@ -50,10 +50,10 @@ pub(super) trait World: Clone {
 
     fn moves(&self) -> Vec<Self::Move>;
 
-    fn make(&mut self, one: Self::Move) -> Found;
+    fn make(&mut self, one: Self::Move) -> CheckResult;
 
     /// Nobody can move any more.
-    fn at_rest(&self) -> Found;
+    fn at_rest(&self) -> CheckResult;
 }
 
 /// Looks at every order of moves; says how many states there were, or what went wrong first.

@@ -1,10 +1,10 @@
 //! Every order in which channels can bring their barriers, cancels and ends, against the rules; and machines with a fault
 //! planted, each of which is found.
 
-use super::model::{self, Done, Found, resume};
+use super::model::{self, CheckResult, EndedCheckpoints, resume};
 use super::*;
 
-use super::model::Brought::{self, Barrier as B, Cancel as C, End as E, Record as R};
+use super::model::ChannelInput::{self, Barrier as B, Cancel as C, End as E, Record as R};
 
 fn barrier(id: u64) -> Barrier {
     Barrier { checkpoint_id: CheckpointId::new(id), timestamp_ms: 0, kind: BarrierKind::Aligned }
@@ -36,7 +36,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn on(&mut self, channel: u32, brought: Brought) -> Step {
+    fn on(&mut self, channel: u32, brought: ChannelInput) -> Step {
         let index = ChannelIndex::new(channel);
         match (brought, self.fault) {
             (R, _) | (E, Fault::EndIsWaitedFor) => Step::default(),
@@ -74,11 +74,11 @@ impl Machine {
 #[derive(Clone, Debug)]
 struct World<'a> {
     machine: Machine,
-    scripts: &'a [Vec<Brought>],
+    scripts: &'a [Vec<ChannelInput>],
     /// Of each channel, how much has been brought.
     at: Vec<usize>,
     blocked: Vec<bool>,
-    done: Done,
+    done: EndedCheckpoints,
 }
 
 impl model::World for World<'_> {
@@ -93,7 +93,7 @@ impl model::World for World<'_> {
         (0..self.scripts.len()).filter(can_move).collect()
     }
 
-    fn make(&mut self, channel: usize) -> Found {
+    fn make(&mut self, channel: usize) -> CheckResult {
         let brought = self.scripts[channel][self.at[channel]];
         self.at[channel] += 1;
         let holds = self.machine.aligner.holds;
@@ -115,7 +115,7 @@ impl model::World for World<'_> {
     }
 
     /// Nobody can move any more: all must have come to their ends, and who should be taken must have been.
-    fn at_rest(&self) -> Found {
+    fn at_rest(&self) -> CheckResult {
         for stuck in (0..self.at.len()).filter(|channel| self.at[*channel] < self.scripts[*channel].len()) {
             let Some(B(id)) = self.at[stuck].checked_sub(1).map(|at| self.scripts[stuck][at]) else {
                 return Err(format!("channel {stuck} stopped without a barrier"));
@@ -124,7 +124,7 @@ impl model::World for World<'_> {
                 return Err(format!("channel {stuck} is stuck before {:?}", &self.scripts[stuck][self.at[stuck]..]));
             }
         }
-        let said = |one: Brought| self.scripts.iter().filter(|script| script.contains(&one)).count();
+        let said = |one: ChannelInput| self.scripts.iter().filter(|script| script.contains(&one)).count();
         let open: Vec<_> = self.scripts.iter().filter(|script| !script.contains(&E)).collect();
         for id in 1..=2 {
             let is_wanted = said(B(id)) > 0 && open.iter().all(|script| script.contains(&B(id)));
@@ -132,7 +132,7 @@ impl model::World for World<'_> {
             if is_wanted && !is_off && !self.done.0.contains(&(id, true)) {
                 return Err(format!("{id} was never taken: {:?}", self.done));
             }
-            let is_told = |(script, at): (&Vec<Brought>, &usize)| script[..*at].contains(&C(id));
+            let is_told = |(script, at): (&Vec<ChannelInput>, &usize)| script[..*at].contains(&C(id));
             let is_past = self.machine.aligner.under_way().is_some_and(|aligning| id < aligning.get());
             if self.scripts.iter().zip(&self.at).any(is_told)
                 && !is_past
@@ -147,7 +147,7 @@ impl model::World for World<'_> {
 
 impl World<'_> {
     /// Of a channel that brought a barrier, exactly what lies before it has been brought; others have ended.
-    fn is_cut(&self, channel: usize, id: u64, holds: bool) -> Found {
+    fn is_cut(&self, channel: usize, id: u64, holds: bool) -> CheckResult {
         let (brought, left) = self.scripts[channel].split_at(self.at[channel]);
         let is_whole = match brought.iter().position(|one| *one == B(id)) {
             Some(at) => !holds || at + 1 == brought.len(),
@@ -170,7 +170,7 @@ impl World<'_> {
 }
 
 /// Whether a channel neither ends nor says anything of this checkpoint or a later one, so that others rightly wait.
-fn is_silent(script: &[Brought], id: u64) -> bool {
+fn is_silent(script: &[ChannelInput], id: u64) -> bool {
     script.iter().all(|brought| match brought {
         R => true,
         B(said) | C(said) => *said < id,
@@ -179,17 +179,22 @@ fn is_silent(script: &[Brought], id: u64) -> bool {
 }
 
 /// Looks at every order; says how many states there were, or what went wrong first.
-fn explore(scripts: &[Vec<Brought>], holds: bool, fault: Fault) -> Result<usize, String> {
+fn explore(scripts: &[Vec<ChannelInput>], holds: bool, fault: Fault) -> Result<usize, String> {
     let channels = scripts.len();
     let aligner = if holds { Aligner::exactly_once(channels) } else { Aligner::at_least_once(channels) };
     let machine = Machine { aligner, fault };
-    let first =
-        World { machine, scripts, at: vec![0; channels], blocked: vec![false; channels], done: Done::default() };
+    let first = World {
+        machine,
+        scripts,
+        at: vec![0; channels],
+        blocked: vec![false; channels],
+        done: EndedCheckpoints::default(),
+    };
     model::explore(first).map_err(|what| format!("{what}, in {scripts:?}"))
 }
 
 /// What one channel may bring: of two checkpoints each its barrier, its cancel or (to a channel that ends before) neither.
-fn scripts_of_a_channel() -> Vec<Vec<Brought>> {
+fn scripts_of_a_channel() -> Vec<Vec<ChannelInput>> {
     let mut all = Vec::new();
     for first in [B(1), C(1)] {
         all.push(vec![R, first, E]);

@@ -17,7 +17,7 @@ use flownet_memory::{BufferPool, MemorySegment};
 
 use self::lossy::Lossy;
 use self::tcp::TcpWait;
-use self::unbounded::Unbounded;
+use self::unbounded::UnboundedPolicy;
 use super::RemoteChannel;
 use crate::error::PeerViolation;
 use crate::gate::InputGate;
@@ -68,7 +68,7 @@ impl ChannelControl {
             Self::Credit => None,
             Self::Tcp { .. } => Some(Box::new(TcpWait::new(pool))),
             Self::Drop => Some(Box::new(Lossy::new(pool))),
-            Self::Unbounded => Some(Box::new(Unbounded::new(pool))),
+            Self::Unbounded => Some(Box::new(UnboundedPolicy::new(pool))),
         }
     }
 }

@@ -263,7 +263,7 @@ impl ConsumerConnection {
     /// I2: the channel ends, the peer stops sending for it.
     fn fail_violator(&mut self, id: ChannelId, violation: PeerViolation) {
         if let Some(open) = self.channels.remove(&id) {
-            open.channel.fail(ExchangeError::PeerBreach {
+            open.channel.fail(ExchangeError::ProtocolViolation {
                 peer: Arc::clone(&self.peer),
                 partition: open.partition,
                 subpartition: open.subpartition,

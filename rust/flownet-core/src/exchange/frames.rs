@@ -3,12 +3,12 @@
 use super::outbox::Outbox;
 use crate::error::ExchangeError;
 use crate::ids::ChannelId;
-use crate::subpartition::{Element, Polled};
+use crate::subpartition::{Element, PolledElement};
 use crate::wire::{ControlFrame, DataHeader, ErrorCode, ErrorScope};
 
 /// Queues the frame of an element.
-pub(super) fn push_element(channel: ChannelId, polled: Polled, checksums: bool, out: &mut Outbox) {
-    let Polled { element, backlog, sequence, .. } = polled;
+pub(super) fn push_element(channel: ChannelId, polled: PolledElement, checksums: bool, out: &mut Outbox) {
+    let PolledElement { element, backlog, sequence, .. } = polled;
     match element {
         Element::Data(payload) => {
             let payload_bytes = payload.len() as u32;

@@ -1,8 +1,8 @@
 //! Connection machines: the two ends of one data connection.
 
-mod brake;
 pub mod consumer;
 mod frames;
 pub mod outbox;
 pub mod producer;
 pub mod ready;
+mod write_buffer_water_mark;

@@ -19,7 +19,7 @@
 //!   the last of them waits here, data too; the peer has something to read then, and says that it did. Markers of latency
 //!   do not use them up: where few are left, the subpartition takes no markers.
 //!
-//! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a `Brake` between its queue and the
+//! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a `WriteBufferWaterMark` between its queue and the
 //! socket.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 use flownet_memory::planted;
 
-use super::brake::Brake;
-pub use super::brake::Watermarks;
 use super::consumer::wrong_side;
 use super::frames::{encode_refusal, push_element};
 use super::outbox::Outbox;
 use super::ready::ReadyList;
+pub use super::write_buffer_water_mark::Watermarks;
+use super::write_buffer_water_mark::WriteBufferWaterMark;
 use crate::credit::{Backlog, Credit, EventWindow, EventsRead};
 use crate::debloat::FillLimit;
 use crate::error::{ExchangeError, PeerViolation, ProtocolError};
@@ -76,7 +76,7 @@ pub struct ProducerConnection {
     readers: BTreeMap<ChannelId, Reader>,
     /// Readers that may have something to send, in the order of their turns.
     ready: VecDeque<ChannelId>,
-    parked: BTreeMap<ChannelId, Parked>,
+    parked: BTreeMap<ChannelId, ParkedRequest>,
     /// The lowest id the peer may open next: beyond all of them, none.
     next_id: u64,
     /// Channels whose end the peer is to be told of, encoded when the socket takes them.
@@ -86,7 +86,7 @@ pub struct ProducerConnection {
     /// I6: the newest PING that was not answered.
     unanswered_ping: Option<u64>,
     backlogs: Vec<(ChannelId, Backlog)>,
-    brake: Brake,
+    brake: WriteBufferWaterMark,
     is_closed: bool,
 }
 
@@ -112,7 +112,7 @@ struct Refusal {
 
 /// A request for a partition that is not registered yet.
 #[derive(Debug)]
-struct Parked {
+struct ParkedRequest {
     partition: PartitionId,
     subpartition: SubpartitionIndex,
     credit: Credit,
@@ -127,7 +127,7 @@ impl ProducerConnection {
     #[must_use]
     pub fn new(ready: Arc<ReadyList>, settings: ProducerSettings) -> Self {
         Self {
-            brake: Brake::new(settings.watermarks),
+            brake: WriteBufferWaterMark::new(settings.watermarks),
             settings,
             ready_list: ready,
             readers: BTreeMap::new(),
@@ -153,7 +153,11 @@ impl ProducerConnection {
                 self.check_new(channel)?;
                 self.next_id = u64::from(channel.get()) + 1;
                 let (credit, fill_limit) = (initial_credit, None);
-                self.open(channel, Parked { partition, subpartition, credit, fill_limit, since_ms: None }, lookup);
+                self.open(
+                    channel,
+                    ParkedRequest { partition, subpartition, credit, fill_limit, since_ms: None },
+                    lookup,
+                );
             }
             ControlFrame::Credit(credits) => {
                 for (channel, credit) in credits {
@@ -217,7 +221,7 @@ impl ProducerConnection {
         while let Some(first) = self.parked.first_entry()
             && now_ms.saturating_sub(first.get().since_ms.unwrap_or(now_ms)) >= timeout_ms
         {
-            let (channel, Parked { partition, .. }) = first.remove_entry();
+            let (channel, ParkedRequest { partition, .. }) = first.remove_entry();
             self.refuse(channel, ExchangeError::PartitionNotFound { partition });
         }
     }
@@ -316,8 +320,8 @@ impl ProducerConnection {
         self.readers.get(&channel).map(|reader| reader.credit)
     }
 
-    fn open(&mut self, channel: ChannelId, request: Parked, lookup: &impl PartitionLookup) {
-        let Parked { partition, subpartition, credit, fill_limit, .. } = request;
+    fn open(&mut self, channel: ChannelId, request: ParkedRequest, lookup: &impl PartitionLookup) {
+        let ParkedRequest { partition, subpartition, credit, fill_limit, .. } = request;
         let Some(handle) = lookup.find(partition) else {
             self.parked.insert(channel, request);
             return;

@@ -6,8 +6,8 @@ use std::task::Waker;
 
 use flownet_memory::BufferPool;
 
-use super::intake::Intake;
 use super::queue::ChannelQueue;
+use super::receive_queue::ReceiveQueue;
 use super::source::Source;
 use crate::channel::RemoteChannel;
 use crate::credit::{EVENT_WINDOW, EventsRead};
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) is_closed: bool,
     /// Where the remote channels have their segments from.
     pub(super) pool: Option<Arc<BufferPool>>,
-    pub(super) intake: Intake,
+    pub(super) intake: ReceiveQueue,
     /// Whether what priority events overtook is kept for who asks.
     pub(super) keeps_overtaken: bool,
     /// Of priority events that were read.
@@ -62,7 +62,7 @@ impl State {
             unfinished: channels as usize,
             is_closed: false,
             pool: None,
-            intake: Intake::new(),
+            intake: ReceiveQueue::new(),
             keeps_overtaken: false,
             overtaken: Vec::new(),
             late: None,

@@ -11,7 +11,9 @@ use crate::event::Event;
 use crate::fence;
 use crate::ids::{CheckpointId, SubpartitionIndex};
 use crate::lock::Lock;
-use crate::subpartition::{Element, NextElement, Notify, Overtaken, Polled, QueuedData, RefusedEvent, Subpartition};
+use crate::subpartition::{
+    Element, NextElement, Notify, OvertakenData, PolledElement, QueuedData, RefusedEvent, Subpartition,
+};
 use crate::sync::{AtomicBool, Ordering};
 
 /// A [`Subpartition`] between its writer (a task) and its one reader (a connection or the gate of a local task).
@@ -65,7 +67,7 @@ impl SubpartitionCell {
 
     /// The next element; `None` when there is none now (the reader will be woken) or never again (see
     /// [`Self::failure`]).
-    pub fn poll(&self) -> Option<Polled> {
+    pub fn poll(&self) -> Option<PolledElement> {
         let mut polled = None;
         self.poll_each(1, 1, |element| polled = Some(element));
         polled
@@ -73,7 +75,7 @@ impl SubpartitionCell {
 
     /// Gives up to `max_elements` elements, of which `max_data` may be data, to `sink`, under one lock. `sink` must
     /// only store them. Returns how many there were; none for a positive limit means that the reader sleeps.
-    pub(crate) fn poll_each(&self, max_data: usize, max_elements: usize, mut sink: impl FnMut(Polled)) -> usize {
+    pub(crate) fn poll_each(&self, max_data: usize, max_elements: usize, mut sink: impl FnMut(PolledElement)) -> usize {
         self.read(|subpartition| {
             let mut taken = 0;
             let mut data = 0;
@@ -95,7 +97,7 @@ impl SubpartitionCell {
     pub(crate) fn poll_priority(&self, mut sink: impl FnMut(Event)) {
         self.read(|subpartition| {
             while subpartition.has_priority()
-                && let Some(Polled { element: Element::Event(event), .. }) = subpartition.poll()
+                && let Some(PolledElement { element: Element::Event(event), .. }) = subpartition.poll()
             {
                 sink(event);
             }
@@ -198,17 +200,17 @@ impl SubpartitionCell {
     }
 
     /// Queues a priority event; says what it overtakes. The last builder is finished.
-    pub(super) fn overtake(&self, event: Event) -> Result<Overtaken, ExchangeError> {
+    pub(super) fn overtake(&self, event: Event) -> Result<OvertakenData, ExchangeError> {
         let overtaken = self.write(|subpartition| match subpartition.overtake(event) {
             Ok((overtaken, notify)) => (Ok(overtaken), notify),
             Err(refused) => (Err(refused), Notify::Nobody),
         });
-        overtaken.or_else(|refused| self.refused(refused).map(|()| Overtaken::default()))
+        overtaken.or_else(|refused| self.refused(refused).map(|()| OvertakenData::default()))
     }
 
     /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued; says what it overtakes, if it was
     /// queued.
-    pub(super) fn expire(&self, checkpoint_id: CheckpointId) -> Option<Overtaken> {
+    pub(super) fn expire(&self, checkpoint_id: CheckpointId) -> Option<OvertakenData> {
         self.write(|subpartition| match subpartition.expire(checkpoint_id) {
             Some((overtaken, notify)) => (Some(overtaken), notify),
             None => (None, Notify::Nobody),

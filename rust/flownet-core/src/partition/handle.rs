@@ -13,11 +13,11 @@ use crate::subpartition::QueuedData;
 /// A shared view of a [`ResultPartition`](super::ResultPartition): its subpartitions for readers, its flush for the
 /// flusher, what was written to it, and the means to end it. Outlives the task as long as readers need it.
 #[derive(Clone, Debug)]
-pub struct PartitionHandle(pub(super) Arc<Shared>);
+pub struct PartitionHandle(pub(super) Arc<PartitionShared>);
 
 /// What was written to one subpartition, and what of it waits there. What is broadcast counts in each.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Outgoing {
+pub struct SubpartitionStats {
     /// Records so far, each once its last byte found room.
     pub records: u64,
     /// Bytes of records so far, length prefixes included; none of those written after the reader has left.
@@ -29,7 +29,7 @@ pub struct Outgoing {
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct PartitionShared {
     pub(super) id: PartitionId,
     pub(super) cells: Box<[Arc<SubpartitionCell>]>,
     pub(super) dirty: DirtyMarks,
@@ -80,10 +80,10 @@ impl PartitionHandle {
     }
 
     /// What was written to each subpartition. Takes the lock of each and looks at what is queued: for who looks now and then.
-    pub fn outgoing(&self) -> impl Iterator<Item = Outgoing> {
+    pub fn outgoing(&self) -> impl Iterator<Item = SubpartitionStats> {
         self.0.records.read().zip(&self.0.cells).map(|(records, cell)| {
             let QueuedData { buffers: queued_buffers, bytes: queued_bytes, bytes_so_far: bytes } = cell.queued();
-            Outgoing { records, bytes, queued_buffers, queued_bytes }
+            SubpartitionStats { records, bytes, queued_buffers, queued_bytes }
         })
     }
 
@@ -105,7 +105,7 @@ impl PartitionHandle {
     }
 }
 
-impl Shared {
+impl PartitionShared {
     pub(super) fn new(id: PartitionId, subpartitions: u32, dirty: DirtyMarks, records: RecordCounts) -> Self {
         let cells = (0..subpartitions).map(|index| Arc::new(SubpartitionCell::new(SubpartitionIndex::new(index))));
         Self { id, cells: cells.collect(), dirty, records }

@@ -22,10 +22,10 @@ mod counts;
 pub(crate) mod dirty;
 mod handle;
 mod open;
+mod open_buffers;
 mod result;
-mod runs;
 
 pub use cell::SubpartitionCell;
-pub use handle::{Outgoing, PartitionHandle};
+pub use handle::{PartitionHandle, SubpartitionStats};
+pub(crate) use open_buffers::OpenBuffer;
 pub use result::ResultPartition;
-pub(crate) use runs::Run;

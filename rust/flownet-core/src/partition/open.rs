@@ -17,7 +17,7 @@ use flownet_memory::{BufferBuilder, BufferPool, MemorySegment, SegmentPart};
 #[derive(Debug)]
 pub(super) struct OpenBuffers {
     builders: Box<[Option<BufferBuilder>]>,
-    places: Box<[Place]>,
+    places: Box<[BufferPlace]>,
     order: VecDeque<(u32, u32)>,
     open: usize,
     segments: OpenSegments,
@@ -29,7 +29,7 @@ pub(super) struct OpenBuffers {
 
 /// Of the buffer that was last opened in a subpartition.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct BufferPlace {
     /// Which of its entries in `order` counts.
     stamp: u32,
     segment: u32,
@@ -39,7 +39,7 @@ impl OpenBuffers {
     pub(super) fn new(subpartitions: u32) -> Self {
         Self {
             builders: (0..subpartitions).map(|_| None).collect(),
-            places: (0..subpartitions).map(|_| Place::default()).collect(),
+            places: (0..subpartitions).map(|_| BufferPlace::default()).collect(),
             order: VecDeque::new(),
             open: 0,
             segments: OpenSegments::default(),
@@ -125,7 +125,7 @@ impl OpenBuffers {
             self.order.retain(|&(at, stamp)| is_current(builders, places, at, stamp));
         }
         let stamp = self.places[index].stamp.wrapping_add(1);
-        self.places[index] = Place { stamp, segment };
+        self.places[index] = BufferPlace { stamp, segment };
         // A partition has at most 2^32 subpartitions.
         self.order.push_back((index as u32, stamp));
     }
@@ -170,7 +170,7 @@ impl OpenBuffers {
     }
 }
 
-fn is_current(builders: &[Option<BufferBuilder>], places: &[Place], index: u32, stamp: u32) -> bool {
+fn is_current(builders: &[Option<BufferBuilder>], places: &[BufferPlace], index: u32, stamp: u32) -> bool {
     let index = index as usize;
     places[index].stamp == stamp && builders[index].is_some()
 }

@@ -8,14 +8,14 @@ use flownet_memory::{BufferBuilder, BufferPool, MemorySegment, SegmentPart};
 use super::cell::SubpartitionCell;
 use super::counts::RecordCounts;
 use super::dirty::DirtyMarks;
-use super::handle::{PartitionHandle, Shared};
+use super::handle::{PartitionHandle, PartitionShared};
 use super::open::OpenBuffers;
-use super::runs::Runs;
+use super::open_buffers::Runs;
 use crate::debloat::FillLimit;
 use crate::error::ExchangeError;
 use crate::event::Event;
 use crate::ids::{CheckpointId, PartitionId, SubpartitionIndex};
-use crate::subpartition::Overtaken;
+use crate::subpartition::OvertakenData;
 
 /// All that one task writes for one edge. Owned by the task's thread.
 ///
@@ -26,7 +26,7 @@ use crate::subpartition::Overtaken;
 /// it also destroys its pool: segments still queued or on their way go home to the process as they are read.
 #[derive(Debug)]
 pub struct ResultPartition {
-    shared: Arc<Shared>,
+    shared: Arc<PartitionShared>,
     pool: Arc<BufferPool>,
     open: OpenBuffers,
     /// Those of `shared`, at hand.
@@ -46,7 +46,7 @@ impl ResultPartition {
     pub fn new(id: PartitionId, pool: Arc<BufferPool>, subpartitions: u32) -> Self {
         let dirty = DirtyMarks::new(subpartitions as usize);
         let records = RecordCounts::new(subpartitions as usize);
-        let shared = Arc::new(Shared::new(id, subpartitions, dirty.clone(), records.clone()));
+        let shared = Arc::new(PartitionShared::new(id, subpartitions, dirty.clone(), records.clone()));
         Self {
             shared,
             pool,
@@ -148,7 +148,7 @@ impl ResultPartition {
     ///
     /// # Errors
     /// Those of [`Self::emit_event`]: those before it have the event.
-    pub fn overtake(&mut self, event: &Event) -> Result<Vec<Overtaken>, ExchangeError> {
+    pub fn overtake(&mut self, event: &Event) -> Result<Vec<OvertakenData>, ExchangeError> {
         self.finish_broadcast_buffer();
         for index in 0..self.open.subpartitions() {
             self.finish_buffer(index);
@@ -159,7 +159,7 @@ impl ResultPartition {
     /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued, wherever it is queued; says of each
     /// subpartition what it overtook there.
     #[must_use]
-    pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<Overtaken> {
+    pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<OvertakenData> {
         self.shared.cells.iter().map(|cell| cell.expire(checkpoint_id).unwrap_or_default()).collect()
     }
 

@@ -21,7 +21,7 @@ const MAX_RECORD_BYTES: usize = 10_000;
 
 /// What a reader sees.
 #[derive(Clone, Debug, Eq, PartialEq)]
-enum Read {
+enum ReaderEvent {
     Record(Vec<u8>),
     Event(Event),
 }
@@ -37,7 +37,7 @@ struct Rig {
 struct Input {
     cell: Arc<SubpartitionCell>,
     reader: RecordReader,
-    read: Vec<Read>,
+    read: Vec<ReaderEvent>,
 }
 
 impl Rig {
@@ -97,7 +97,7 @@ impl Rig {
     }
 
     /// What each reader got, without the events that end a partition.
-    fn finish_and_assert_all_segments_home(mut self) -> Vec<Vec<Read>> {
+    fn finish_and_assert_all_segments_home(mut self) -> Vec<Vec<ReaderEvent>> {
         self.finish();
         let written = self.writer.partition().handle();
         for (outgoing, input) in written.outgoing().zip(&self.inputs) {
@@ -109,7 +109,7 @@ impl Rig {
         drop(self.writer);
         assert_eq!(self.segments.available(), total);
         let without_end = |mut input: Input| {
-            let end = [Read::Event(Event::EndOfData { drain: true }), Read::Event(Event::EndOfPartition)];
+            let end = [ReaderEvent::Event(Event::EndOfData { drain: true }), ReaderEvent::Event(Event::EndOfPartition)];
             assert_eq!(input.read.split_off(input.read.len() - 2), end);
             input.read
         };
@@ -129,35 +129,35 @@ impl Input {
                 Element::Data(buffer) => {
                     self.reader.push(buffer);
                     while let Some(record) = self.reader.next_record().unwrap() {
-                        self.read.push(Read::Record(record.to_vec()));
+                        self.read.push(ReaderEvent::Record(record.to_vec()));
                     }
                 }
                 Element::Event(event) => {
                     self.reader.check_boundary().unwrap();
-                    self.read.push(Read::Event(event));
+                    self.read.push(ReaderEvent::Event(event));
                 }
             }
         }
     }
 
     fn records(&self) -> usize {
-        self.read.iter().filter(|read| matches!(read, Read::Record(_))).count()
+        self.read.iter().filter(|read| matches!(read, ReaderEvent::Record(_))).count()
     }
 
     /// Of the records, length prefixes included.
     fn bytes(&self) -> u64 {
-        let bytes_of = |read: &Read| match read {
-            Read::Record(record) => (LENGTH_PREFIX_BYTES + record.len()) as u64,
-            Read::Event(_) => 0,
+        let bytes_of = |read: &ReaderEvent| match read {
+            ReaderEvent::Record(record) => (LENGTH_PREFIX_BYTES + record.len()) as u64,
+            ReaderEvent::Event(_) => 0,
         };
         self.read.iter().map(bytes_of).sum()
     }
 }
 
 #[derive(Default)]
-struct Woken(AtomicUsize);
+struct WakeCount(AtomicUsize);
 
-impl Wake for Woken {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -203,12 +203,12 @@ fn run(rig: &mut Rig, steps: &[Step]) {
 }
 
 /// What the reader of a subpartition must see of these steps; `None`: everything was broadcast.
-fn expected(steps: &[Step], reader: Option<u32>) -> Vec<Read> {
+fn expected(steps: &[Step], reader: Option<u32>) -> Vec<ReaderEvent> {
     let seen = |step: &Step| match step {
         Step::Record { subpartition, bytes } if reader.is_none_or(|reader| reader == *subpartition) => {
-            Some(Read::Record(bytes.clone()))
+            Some(ReaderEvent::Record(bytes.clone()))
         }
-        Step::Watermark(timestamp_ms) => Some(Read::Event(Event::Watermark { timestamp_ms: *timestamp_ms })),
+        Step::Watermark(timestamp_ms) => Some(ReaderEvent::Event(Event::Watermark { timestamp_ms: *timestamp_ms })),
         _ => None,
     };
     steps.iter().filter_map(seen).collect()
@@ -285,7 +285,7 @@ fn a_broadcast_record_is_stored_once_and_read_by_each_reader_at_its_own_pace() {
     assert_eq!(counts, [1, 2, 0]);
     assert_eq!(rig.pool.in_use(), 1);
     for read in rig.finish_and_assert_all_segments_home() {
-        assert_eq!(read, [Read::Record(vec![1; 20]), Read::Record(vec![2; 20])]);
+        assert_eq!(read, [ReaderEvent::Record(vec![1; 20]), ReaderEvent::Record(vec![2; 20])]);
     }
 }
 
@@ -296,7 +296,7 @@ fn a_record_larger_than_the_whole_pool_gets_through_while_its_reader_reads() {
     rig.emit(Target::Any, &large);
     rig.emit(Target::Any, &[5]);
     let read = rig.finish_and_assert_all_segments_home();
-    assert_eq!(read, [[Read::Record(large), Read::Record(vec![5])]]);
+    assert_eq!(read, [[ReaderEvent::Record(large), ReaderEvent::Record(vec![5])]]);
 }
 
 #[test]
@@ -306,7 +306,8 @@ fn fewer_segments_than_subpartitions_serve_them_all_in_turn() {
         rig.emit(Target::Subpartition(u32::from(record) % 5), &[record]);
     }
     for (subpartition, read) in (0_u8..).zip(rig.finish_and_assert_all_segments_home()) {
-        let expected: Vec<Read> = (0..10).map(|turn| Read::Record(vec![turn * 5 + subpartition])).collect();
+        let expected: Vec<ReaderEvent> =
+            (0..10).map(|turn| ReaderEvent::Record(vec![turn * 5 + subpartition])).collect();
         assert_eq!(read, expected);
     }
 }
@@ -318,7 +319,11 @@ fn a_record_that_blocks_inside_its_length_is_finished_later() {
         rig.emit(Target::Any, &[1; 12]);
         rig.emit(Target::Any, &[2; 3]);
         let read = rig.finish_and_assert_all_segments_home();
-        assert_eq!(read, [[Read::Record(vec![1; 12]), Read::Record(vec![2; 3])]], "{room} bytes of the length fit");
+        assert_eq!(
+            read,
+            [[ReaderEvent::Record(vec![1; 12]), ReaderEvent::Record(vec![2; 3])]],
+            "{room} bytes of the length fit"
+        );
     }
 }
 
@@ -337,14 +342,14 @@ fn nothing_else_is_taken_while_a_record_blocks() {
     rig.read_all();
     assert_eq!(rig.writer.resume().unwrap(), Emit::Done);
     let read = rig.finish_and_assert_all_segments_home();
-    assert_eq!(read, [vec![Read::Record(vec![1; 20])], vec![]]);
+    assert_eq!(read, [vec![ReaderEvent::Record(vec![1; 20])], vec![]]);
 }
 
 #[test]
 fn a_blocked_writer_is_woken_when_a_reader_gives_a_segment_back() {
     for selector in [Selector::Forward, Selector::Broadcast] {
         let mut rig = Rig::new(1, 16, 1, selector, FlushPolicy::WhenFull);
-        let woken = Arc::new(Woken::default());
+        let woken = Arc::new(WakeCount::default());
         let waker = Waker::from(Arc::clone(&woken));
         assert!(matches!(rig.writer.poll_ready(&waker), Poll::Ready(Ok(()))), "nothing blocks yet");
 
@@ -356,7 +361,7 @@ fn a_blocked_writer_is_woken_when_a_reader_gives_a_segment_back() {
         assert!(woken.0.load(Ordering::Relaxed) > 0);
         assert!(matches!(rig.writer.poll_ready(&waker), Poll::Ready(Ok(()))));
         assert_eq!(rig.writer.resume().unwrap(), Emit::Done);
-        assert_eq!(rig.finish_and_assert_all_segments_home(), [[Read::Record(vec![1; 20])]]);
+        assert_eq!(rig.finish_and_assert_all_segments_home(), [[ReaderEvent::Record(vec![1; 20])]]);
     }
 }
 
@@ -388,7 +393,7 @@ fn availability_follows_the_pool() {
 #[test]
 fn a_writer_is_unavailable_while_one_of_its_readers_has_all_it_may() {
     let mut rig = Rig::with_quota(2, 8, 16, 2, Selector::Custom, FlushPolicy::WhenFull);
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCount::default());
     let waker = Waker::from(Arc::clone(&woken));
     rig.emit(Target::Subpartition(0), &[1; 12]);
     rig.emit(Target::Subpartition(1), &[1; 12]);
@@ -416,7 +421,7 @@ fn a_record_beyond_the_limit_is_refused_before_a_byte_is_written() {
     assert_eq!(rig.pool.in_use(), 0);
 
     rig.emit(Target::Any, &[0; MAX_RECORD_BYTES]);
-    assert_eq!(rig.finish_and_assert_all_segments_home(), [[Read::Record(vec![0; MAX_RECORD_BYTES])]]);
+    assert_eq!(rig.finish_and_assert_all_segments_home(), [[ReaderEvent::Record(vec![0; MAX_RECORD_BYTES])]]);
 }
 
 #[test]
@@ -430,7 +435,7 @@ fn of_records_taken_at_once_those_before_a_bad_one_are_written() {
         assert_eq!(rig.writer.try_emit_all(&mut records).unwrap(), Emit::Done, "the rest is still there to be taken");
         let read = rig.finish_and_assert_all_segments_home().concat();
         assert_eq!(read.len(), 3);
-        assert!([1, 2, 3].into_iter().all(|len| read.contains(&Read::Record(vec![7; len]))));
+        assert!([1, 2, 3].into_iter().all(|len| read.contains(&ReaderEvent::Record(vec![7; len]))));
     }
 }
 
@@ -449,7 +454,7 @@ fn no_record_is_taken_from_the_row_while_one_blocks_or_once_finished() {
     let mut late = std::iter::once((Target::Any, [9]));
     assert!(matches!(rig.writer.try_emit_all(&mut late), Err(ExchangeError::Misuse(_))));
     assert!(late.next().is_some());
-    let expected = [0, 1, 2].map(|fill| Read::Record(vec![fill; 40]));
+    let expected = [0, 1, 2].map(|fill| ReaderEvent::Record(vec![fill; 40]));
     assert_eq!(rig.inputs[0].read[..3], expected);
 }
 
@@ -465,7 +470,7 @@ fn a_record_in_a_row_that_has_no_place_is_an_error_and_those_around_it_arrive() 
         assert!(matches!(rig.writer.try_emit_all(&mut records), Err(ExchangeError::Select(_))));
         assert_eq!(rig.writer.try_emit_all(&mut records).unwrap(), Emit::Done);
         let read = rig.finish_and_assert_all_segments_home().concat();
-        assert_eq!(read, [1, 3].map(|fill| Read::Record(vec![fill])));
+        assert_eq!(read, [1, 3].map(|fill| ReaderEvent::Record(vec![fill])));
     }
 }
 
@@ -522,7 +527,7 @@ fn an_event_shows_the_records_in_front_of_it_at_once() {
     rig.writer.emit_event(SubpartitionIndex::new(1), &marker).unwrap();
     rig.read_all();
     assert_eq!(rig.inputs[0].read, []);
-    assert_eq!(rig.inputs[1].read, [Read::Record(vec![2]), Read::Event(marker)]);
+    assert_eq!(rig.inputs[1].read, [ReaderEvent::Record(vec![2]), ReaderEvent::Event(marker)]);
     rig.finish_and_assert_all_segments_home();
 }
 
@@ -534,7 +539,7 @@ fn nothing_is_taken_after_the_end() {
     assert!(matches!(rig.writer.broadcast_event(&Event::EndOfPartition), Err(ExchangeError::Misuse(_))));
     assert!(matches!(rig.writer.finish(true), Err(ExchangeError::Misuse(_))));
     rig.read_all();
-    assert_eq!(rig.inputs[0].read, [Event::EndOfData { drain: false }, Event::EndOfPartition].map(Read::Event));
+    assert_eq!(rig.inputs[0].read, [Event::EndOfData { drain: false }, Event::EndOfPartition].map(ReaderEvent::Event));
     drop(rig.writer);
     assert_eq!(rig.segments.available(), 2);
 }
@@ -568,7 +573,11 @@ fn a_barrier_overtakes_what_the_writer_has_queued() {
         assert_eq!(overtaken.iter().map(|one| one.elements.len()).collect::<Vec<_>>(), [0, 1], "{kind:?}");
         drop(overtaken);
         let read = rig.finish_and_assert_all_segments_home();
-        assert!(matches!(&read[1][..], [Read::Event(Event::Barrier(_)), Read::Record(_)]), "{:?}", read[1]);
+        assert!(
+            matches!(&read[1][..], [ReaderEvent::Event(Event::Barrier(_)), ReaderEvent::Record(_)]),
+            "{:?}",
+            read[1]
+        );
     }
 }
 
@@ -577,10 +586,10 @@ fn events_may_follow_the_end_of_data() {
     let mut rig = Rig::new(2, 16, 1, Selector::Forward, FlushPolicy::WhenFull);
     rig.writer.end_data(true).unwrap();
     rig.read_all();
-    assert_eq!(rig.inputs[0].read, [Read::Event(Event::EndOfData { drain: true })]);
+    assert_eq!(rig.inputs[0].read, [ReaderEvent::Event(Event::EndOfData { drain: true })]);
     rig.writer.broadcast_event(&Event::Watermark { timestamp_ms: 1 }).unwrap();
     rig.finish();
-    let rest = [Event::Watermark { timestamp_ms: 1 }, Event::EndOfPartition].map(Read::Event);
+    let rest = [Event::Watermark { timestamp_ms: 1 }, Event::EndOfPartition].map(ReaderEvent::Event);
     assert_eq!(rig.inputs[0].read[1..], rest, "and it is told once");
     assert!(matches!(rig.writer.end_data(true), Err(ExchangeError::Misuse(_))));
 }

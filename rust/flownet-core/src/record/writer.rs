@@ -15,9 +15,9 @@ use super::LENGTH_PREFIX_BYTES;
 use crate::error::ExchangeError;
 use crate::event::Event;
 use crate::ids::{CheckpointId, SubpartitionIndex};
-use crate::partition::{ResultPartition, Run};
+use crate::partition::{OpenBuffer, ResultPartition};
 use crate::selector::{Selection, Selector, Target};
-use crate::subpartition::Overtaken;
+use crate::subpartition::OvertakenData;
 
 /// When readers get to see a buffer that is not full. An event always shows what is in front of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -221,14 +221,14 @@ impl RecordWriter {
     ///
     /// # Errors
     /// Those of [`ResultPartition::overtake`], and misuse after the end.
-    pub fn overtake(&mut self, event: &Event) -> Result<Vec<Overtaken>, ExchangeError> {
+    pub fn overtake(&mut self, event: &Event) -> Result<Vec<OvertakenData>, ExchangeError> {
         self.check_open()?;
         self.partition.overtake(event)
     }
 
     /// As [`ResultPartition::expire`].
     #[must_use]
-    pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<Overtaken> {
+    pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<OvertakenData> {
         self.partition.expire(checkpoint_id)
     }
 
@@ -370,7 +370,7 @@ impl RecordWriter {
 
 /// Writes a record where an open buffer has room for it and more. `false`: nothing was written.
 #[inline(always)] // a call for each record would cost as much as the record
-fn write_whole(run: Option<&mut Run<'_>>, record: &[u8], flush: FlushPolicy) -> bool {
+fn write_whole(run: Option<&mut OpenBuffer<'_>>, record: &[u8], flush: FlushPolicy) -> bool {
     let Some(run) = run else { return false };
     let is_written = run.try_write(&prefix_of(record), record);
     if is_written && flush == FlushPolicy::EveryRecord {
@@ -381,7 +381,7 @@ fn write_whole(run: Option<&mut Run<'_>>, record: &[u8], flush: FlushPolicy) -> 
 
 /// The same of one record, which is counted.
 #[inline(always)] // as `write_whole`
-fn write_one(mut run: Option<Run<'_>>, record: &[u8], flush: FlushPolicy) -> bool {
+fn write_one(mut run: Option<OpenBuffer<'_>>, record: &[u8], flush: FlushPolicy) -> bool {
     let is_written = write_whole(run.as_mut(), record, flush);
     if is_written && let Some(run) = run {
         run.count(1);

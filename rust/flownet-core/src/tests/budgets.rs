@@ -11,7 +11,7 @@ use crate::exchange::outbox::Outbox;
 use crate::exchange::producer::{MAX_UNANSWERED_REQUESTS, ProducerConnection, ProducerSettings};
 use crate::exchange::ready::ReadyList;
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
-use crate::wire::codec::{Decoded, decode};
+use crate::wire::codec::{DecodeResult, decode};
 use crate::wire::frame::{HEADER_BYTES, MAX_ERROR_MESSAGE_BYTES};
 use crate::wire::{ControlFrame, WireLimits, encode_events_read};
 
@@ -45,7 +45,7 @@ fn take(outbox: &mut Outbox, count: &mut impl FnMut(&ControlFrame<'_>)) {
         outbox.advance(bytes.len() - before);
     }
     let mut rest = &bytes[..];
-    while let Decoded::Control { frame, consumed } = decode(rest, &WireLimits::for_segments(32)).unwrap() {
+    while let DecodeResult::Control { frame, consumed } = decode(rest, &WireLimits::for_segments(32)).unwrap() {
         count(&frame);
         rest = &rest[consumed..];
     }
@@ -140,7 +140,7 @@ fn more_requests_than_any_correct_peer_has_waiting_end_the_connection() {
     for channel in 0..last {
         let mut bytes = Vec::new();
         crate::wire::encode_credits([(ChannelId::new(channel), Credit::new(1))], &mut bytes);
-        let Ok(Decoded::Control { frame, .. }) = decode(&bytes, &WireLimits::for_segments(32)) else { panic!() };
+        let Ok(DecodeResult::Control { frame, .. }) = decode(&bytes, &WireLimits::for_segments(32)) else { panic!() };
         producer.handle_frame(frame, &registry).unwrap();
         producer.expire_parked(u64::from(channel) % 1000);
     }
@@ -185,7 +185,10 @@ fn what_follows_a_blocking_event_unasked_is_the_peers_fault() {
                     other => panic!("{other:?}"),
                 }
             };
-            assert!(matches!(error, ExchangeError::PeerBreach { violation: PeerViolation::Blocked, .. }), "{error}");
+            assert!(
+                matches!(error, ExchangeError::ProtocolViolation { violation: PeerViolation::Blocked, .. }),
+                "{error}"
+            );
             pair.assert_all_segments_home();
         }
     }
@@ -204,7 +207,7 @@ fn more_events_than_the_window_are_the_peers_fault() {
     let error = pair.gate().poll_next(Waker::noop());
     let violation = PeerViolation::TooManyEvents { limit: EVENT_WINDOW };
     assert!(
-        matches!(&error, Poll::Ready(Err(ExchangeError::PeerBreach { violation: found, .. })) if *found == violation),
+        matches!(&error, Poll::Ready(Err(ExchangeError::ProtocolViolation { violation: found, .. })) if *found == violation),
         "{error:?}"
     );
     pair.assert_all_segments_home();
@@ -218,7 +221,7 @@ fn events_read_that_were_never_sent_end_the_connection() {
     let say = |pair: &mut Pair, read| {
         let mut bytes = Vec::new();
         encode_events_read([(pair.id(0), EventsRead::new(read))], &mut bytes);
-        let Ok(Decoded::Control { frame, .. }) = decode(&bytes, &WireLimits::for_segments(32)) else { panic!() };
+        let Ok(DecodeResult::Control { frame, .. }) = decode(&bytes, &WireLimits::for_segments(32)) else { panic!() };
         pair.producer.as_mut().unwrap().handle_frame(frame, &pair.registry)
     };
     assert_eq!(violation(say(&mut pair, 2)), PeerViolation::EventsNotSent);

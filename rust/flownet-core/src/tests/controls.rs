@@ -8,7 +8,7 @@ use crate::channel::ChannelControl;
 use crate::credit::Backlog;
 use crate::error::ExchangeError;
 use crate::event::BarrierKind;
-use crate::gate::IntakeBounds;
+use crate::gate::ReceiveQueueLimits;
 use crate::subpartition::Element;
 use crate::wire::frame::DATA_HEADER_BYTES;
 
@@ -105,7 +105,7 @@ fn without_bound_the_queue_grows_beyond_the_pool_and_keeps_its_order() {
 fn without_bound_the_limit_fails_the_gate_with_the_numbers_and_takes_no_more() {
     let mut pair = pair(ChannelControl::Unbounded, 1, 2);
     let limit_bytes = 4 * SEGMENT_BYTES;
-    pair.gate().set_bounds(IntakeBounds { queue_bytes: usize::MAX, limit_bytes });
+    pair.gate().set_bounds(ReceiveQueueLimits { queue_bytes: usize::MAX, limit_bytes });
     for _ in 0..8 {
         pair.emit_buffers(0, 1);
         pair.run_until_idle();
@@ -201,7 +201,7 @@ fn under_tcp_who_reads_the_socket_is_woken_when_the_channel_that_waits_closes() 
 fn where_records_may_be_dropped_those_that_fit_come_whole_and_others_are_counted() {
     let pair = pair(ChannelControl::Drop, 1, 4);
     let gate = pair.gate();
-    gate.set_bounds(IntakeBounds { queue_bytes: 16, limit_bytes: usize::MAX });
+    gate.set_bounds(ReceiveQueueLimits { queue_bytes: 16, limit_bytes: usize::MAX });
     let records: [&[u8]; 4] = [b"eight...", b"and some that are too long", b"4444", b"none"];
     let stream: Vec<u8> =
         records.iter().flat_map(|record| [&(record.len() as u32).to_le_bytes()[..], record].concat()).collect();

@@ -13,7 +13,7 @@ use crate::wire::{ControlFrame, DataHeader, ErrorCode, FrameKind, encode_credits
 
 fn violation_of(error: &ExchangeError) -> PeerViolation {
     match error {
-        ExchangeError::PeerBreach { violation, .. } => *violation,
+        ExchangeError::ProtocolViolation { violation, .. } => *violation,
         other => panic!("{other:?} is no peer violation"),
     }
 }
@@ -178,7 +178,7 @@ fn an_id_opened_twice_or_a_credit_beyond_all_memory_ends_the_connection() {
     let mut bytes = Vec::new();
     encode_credits([(channel, Credit::new(1))], &mut bytes);
     let limits = crate::wire::WireLimits::for_segments(32);
-    let Ok(crate::wire::Decoded::Control { frame, .. }) = crate::wire::decode(&bytes, &limits) else { panic!() };
+    let Ok(crate::wire::DecodeResult::Control { frame, .. }) = crate::wire::decode(&bytes, &limits) else { panic!() };
     let overflow = producer.handle_frame(frame, &registry);
     assert_eq!(overflow, Err(ProtocolError::Peer { channel, violation: PeerViolation::CreditOverflow }));
 }

@@ -10,7 +10,7 @@ use super::pair::{Pair, SEGMENT_BYTES, Setup, barrier, watermark};
 use crate::credit::Backlog;
 use crate::error::ExchangeError;
 use crate::event::{BarrierKind, Event};
-use crate::gate::{InputGate, IntakeBounds};
+use crate::gate::{InputGate, ReceiveQueueLimits};
 use crate::ids::{ChannelIndex, CheckpointId, PartitionId, SubpartitionIndex};
 use crate::partition::ResultPartition;
 use crate::sizing::PoolSizing;
@@ -205,7 +205,7 @@ fn what_was_read_before_a_failure_was_found_is_given_before_it() {
 #[test]
 fn who_watches_a_bounded_gate_is_told_of_congestion_and_of_its_end() {
     let (gate, (monitor, wakes)) = (InputGate::new(1), CountingWaker::new());
-    gate.set_bounds(IntakeBounds { queue_bytes: 10, limit_bytes: usize::MAX });
+    gate.set_bounds(ReceiveQueueLimits { queue_bytes: 10, limit_bytes: usize::MAX });
     gate.set_monitor(monitor);
     let arrive = || {
         let buffer = Buffer::from_segment(MemorySegment::unpooled(9).unwrap(), 9);

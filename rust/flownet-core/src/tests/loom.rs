@@ -11,13 +11,13 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use crate::channel::RemoteChannel;
+use crate::combining_lock::CombiningLock;
 use crate::credit::Backlog;
 use crate::error::ExchangeError;
 use crate::event::{Barrier, BarrierKind, Event};
 use crate::exchange::ready::ReadyList;
 use crate::gate::InputGate;
 use crate::ids::{ChannelId, ChannelIndex, CheckpointId, PartitionId, SubpartitionIndex};
-use crate::noted::Noted;
 use crate::partition::dirty::DirtyMarks;
 use crate::partition::{PartitionHandle, ResultPartition};
 use crate::sizing::PoolSizing;
@@ -230,7 +230,7 @@ fn loom_a_writer_that_is_late_to_wake_the_flusher_takes_nothing_of_its_next_slee
     builder.preemption_bound = None;
     builder.check(|| {
         let marks = DirtyMarks::new(1);
-        let bell = Arc::new(Bell(AtomicUsize::new(0)));
+        let bell = Arc::new(WakeFlag(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&bell));
         fn doze(marks: &DirtyMarks, waker: &Waker) {
             DirtyMarks::doze(std::iter::once(marks), waker);
@@ -257,15 +257,15 @@ fn loom_a_writer_that_is_late_to_wake_the_flusher_takes_nothing_of_its_next_slee
 }
 
 /// Rung by a waker, and looked at by who does not wait for it.
-struct Bell(AtomicUsize);
+struct WakeFlag(AtomicUsize);
 
-impl Bell {
+impl WakeFlag {
     fn take(&self) -> bool {
         self.0.swap(0, Ordering::SeqCst) > 0
     }
 }
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -567,8 +567,8 @@ fn loom_a_resume_gives_a_blocked_channel_its_credit_again() {
 fn loom_work_that_finds_the_lock_taken_is_done_by_its_holder() {
     model(|| {
         let wanted = Arc::new(AtomicUsize::new(0));
-        let done = Arc::new(Noted::new(0));
-        let bring = |wanted: &AtomicUsize, done: &Noted<usize>| {
+        let done = Arc::new(CombiningLock::new(0));
+        let bring = |wanted: &AtomicUsize, done: &CombiningLock<usize>| {
             wanted.fetch_add(1, Ordering::Relaxed);
             let Some(mut value) = done.lock_or_leave(1) else { return };
             loop {

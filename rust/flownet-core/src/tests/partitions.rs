@@ -9,7 +9,7 @@ use crate::debloat::FillLimit;
 use crate::error::ExchangeError;
 use crate::event::BarrierKind;
 use crate::ids::{CheckpointId, SubpartitionIndex};
-use crate::partition::{Outgoing, PartitionHandle};
+use crate::partition::{PartitionHandle, SubpartitionStats};
 use crate::record::{Emit, FlushPolicy, RecordWriter};
 use crate::selector::{Selector, Target};
 
@@ -197,15 +197,15 @@ fn what_is_written_counts_at_once_and_a_broadcast_in_each_subpartition() {
     let mut pair = Pair::new(Setup { partition_segments: Some(8), ..broadcast(2) });
     let outgoing = |pair: &Pair| pair.handle.outgoing().collect::<Vec<_>>();
     pair.broadcast_bytes(5);
-    let one = Outgoing { records: 1, bytes: 5, queued_buffers: 1, queued_bytes: 5 };
+    let one = SubpartitionStats { records: 1, bytes: 5, queued_buffers: 1, queued_bytes: 5 };
     assert_eq!(outgoing(&pair), [one; 2], "the open buffer is counted");
     pair.emit_bytes(1, 3);
-    let more = Outgoing { records: 2, bytes: 8, queued_buffers: 2, queued_bytes: 8 };
+    let more = SubpartitionStats { records: 2, bytes: 8, queued_buffers: 2, queued_bytes: 8 };
     assert_eq!(outgoing(&pair), [one, more]);
     pair.finish_producer();
     pair.run_until_idle();
     while pair.read(1) > 0 {}
-    let read = |one: Outgoing| Outgoing { queued_buffers: 0, queued_bytes: 0, ..one };
+    let read = |one: SubpartitionStats| SubpartitionStats { queued_buffers: 0, queued_bytes: 0, ..one };
     assert_eq!(outgoing(&pair), [read(one), read(more)], "what was read stays counted");
     pair.finish_and_assert_all_segments_home();
 }
@@ -217,7 +217,7 @@ fn what_a_reader_leaves_unread_was_written_for_it_and_what_follows_is_not() {
     pair.handle.subpartitions()[0].release();
     pair.emit_bytes(0, 3);
     let outgoing: Vec<_> = pair.handle.outgoing().collect();
-    assert_eq!(outgoing[0], Outgoing { records: 2, bytes: 5, ..Outgoing::default() });
+    assert_eq!(outgoing[0], SubpartitionStats { records: 2, bytes: 5, ..SubpartitionStats::default() });
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::credit::EVENT_WINDOW;
 use crate::error::PeerViolation;
 use crate::event::{BarrierKind, Event};
 use crate::ids::CheckpointId;
-use crate::subpartition::{Element, NextElement, Notify, Polled, Subpartition};
+use crate::subpartition::{Element, NextElement, Notify, PolledElement, Subpartition};
 
 const SEGMENTS: usize = 64;
 
@@ -63,7 +63,7 @@ impl Rig {
     }
 
     /// Polls as a reader does: looks again where it fell asleep on a buffer that it watched.
-    fn poll(&mut self) -> Option<Polled> {
+    fn poll(&mut self) -> Option<PolledElement> {
         let polled = self.subpartition.poll();
         if self.subpartition.take_ended_watch() {
             assert_eq!(self.subpartition.watch(), Notify::Nobody, "no other thread has written meanwhile");
@@ -384,7 +384,10 @@ proptest! {
 fn a_barrier_says_what_it_overtakes_and_wakes_a_reader_that_is_busy_with_it() {
     let mut rig = Rig::new();
     rig.subpartition.add_event(watermark(5));
-    assert!(matches!(rig.subpartition.poll(), Some(Polled { element: Element::Event(Event::Watermark { .. }), .. })));
+    assert!(matches!(
+        rig.subpartition.poll(),
+        Some(PolledElement { element: Element::Event(Event::Watermark { .. }), .. })
+    ));
     rig.add(3);
     rig.finish();
     rig.subpartition.add_event(watermark(9));

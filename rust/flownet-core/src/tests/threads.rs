@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, SegmentPool};
 
 use super::pair::SEGMENT_BYTES;
-use super::wakers::Unpark;
+use super::wakers::ThreadWaker;
 use crate::channel::RemoteChannel;
 use crate::credit::Backlog;
 use crate::event::Event;
@@ -29,7 +29,7 @@ fn pool(segments: &Arc<SegmentPool>, min: usize) -> Arc<BufferPool> {
 
 /// Writes the numbers 0.. as records of four bytes, waiting for segments as a task does.
 fn produce(mut partition: ResultPartition, flush: impl Fn(&mut ResultPartition, u32)) {
-    let (sub, waker) = (SubpartitionIndex::new(0), Unpark::current());
+    let (sub, waker) = (SubpartitionIndex::new(0), ThreadWaker::current());
     for number in 0..RECORDS {
         let record = number.to_le_bytes();
         let mut written = 0;
@@ -50,7 +50,7 @@ fn produce(mut partition: ResultPartition, flush: impl Fn(&mut ResultPartition, 
 
 /// Reads all channels to their end and checks that each gives all numbers in order.
 fn consume(gate: &InputGate) {
-    let waker = Unpark::current();
+    let waker = ThreadWaker::current();
     let mut expected = [0u32; PRODUCERS as usize];
     let mut cut: [Vec<u8>; PRODUCERS as usize] = Default::default();
     let mut batch = Vec::new();
@@ -124,7 +124,7 @@ fn a_flush_that_finds_another_pending_hides_nothing() {
     let reader = thread::spawn({
         let read = Arc::clone(&read);
         move || {
-            cell.attach_reader(Unpark::current()).unwrap();
+            cell.attach_reader(ThreadWaker::current()).unwrap();
             loop {
                 match cell.poll().map(|polled| polled.element) {
                     Some(Element::Data(data)) => drop(read.fetch_add(data.len(), Ordering::Release)),

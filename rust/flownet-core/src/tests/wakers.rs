@@ -27,15 +27,15 @@ impl Wake for CountingWaker {
 }
 
 /// A waker that unparks the thread it was made on.
-pub(crate) struct Unpark(Thread);
+pub(crate) struct ThreadWaker(Thread);
 
-impl Unpark {
+impl ThreadWaker {
     pub(crate) fn current() -> Waker {
         Arc::new(Self(std::thread::current())).into()
     }
 }
 
-impl Wake for Unpark {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }

@@ -20,7 +20,7 @@ const ERROR_BYTES: usize = 8;
 
 /// What stands at the front of some bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Decoded<'a> {
+pub enum DecodeResult<'a> {
     /// Nothing can be said before at least this many bytes are there.
     More {
         /// Bytes wanted, counted from the front of what was given.
@@ -43,17 +43,17 @@ pub enum Decoded<'a> {
 }
 
 /// Reads the frame at the front of `bytes`. An error ends the connection: what follows cannot be found.
-pub fn decode<'a>(bytes: &'a [u8], limits: &WireLimits) -> Result<Decoded<'a>, WireError> {
+pub fn decode<'a>(bytes: &'a [u8], limits: &WireLimits) -> Result<DecodeResult<'a>, WireError> {
     let Some(header) = decode_header(bytes, limits)? else {
-        return Ok(Decoded::More { needed: HEADER_BYTES });
+        return Ok(DecodeResult::More { needed: HEADER_BYTES });
     };
     if header.kind == FrameKind::Data {
         return decode_data(header, bytes);
     }
     let consumed = HEADER_BYTES + header.body_bytes as usize;
     match bytes.get(HEADER_BYTES..consumed) {
-        Some(body) => Ok(Decoded::Control { frame: decode_control(header, body)?, consumed }),
-        None => Ok(Decoded::More { needed: consumed }),
+        Some(body) => Ok(DecodeResult::Control { frame: decode_control(header, body)?, consumed }),
+        None => Ok(DecodeResult::More { needed: consumed }),
     }
 }
 
@@ -106,11 +106,11 @@ fn check_body_bytes(header: FrameHeader, limits: &WireLimits) -> Result<(), Wire
     Ok(())
 }
 
-fn decode_data(header: FrameHeader, bytes: &[u8]) -> Result<Decoded<'static>, WireError> {
+fn decode_data(header: FrameHeader, bytes: &[u8]) -> Result<DecodeResult<'static>, WireError> {
     let has_checksum = header.flags & FLAG_CRC32C != 0;
     let consumed = if has_checksum { CHECKED_DATA_HEADER_BYTES } else { DATA_HEADER_BYTES };
     let Some(front) = bytes.get(HEADER_BYTES..consumed) else {
-        return Ok(Decoded::More { needed: consumed });
+        return Ok(DecodeResult::More { needed: consumed });
     };
     let mut fields = Fields { header, rest: front };
     let data = DataHeader {
@@ -120,7 +120,7 @@ fn decode_data(header: FrameHeader, bytes: &[u8]) -> Result<Decoded<'static>, Wi
         payload_bytes: header.body_bytes - front.len() as u32,
         checksum: if has_checksum { Some(fields.u32()?) } else { None },
     };
-    Ok(Decoded::Data { header: data, consumed })
+    Ok(DecodeResult::Data { header: data, consumed })
 }
 
 fn decode_control(header: FrameHeader, body: &[u8]) -> Result<ControlFrame<'_>, WireError> {

@@ -10,7 +10,7 @@ pub mod codec;
 pub mod frame;
 
 pub use codec::{
-    Decoded, decode, decode_header, encode_backlogs, encode_credits, encode_events_read, encode_fill_limits,
+    DecodeResult, decode, decode_header, encode_backlogs, encode_credits, encode_events_read, encode_fill_limits,
 };
 pub use frame::{
     ControlFrame, DataHeader, EncodedDataHeader, ErrorCode, ErrorScope, FrameHeader, FrameKind, Pairs, WireLimits,

@@ -17,7 +17,7 @@ const LIMITS: WireLimits = WireLimits::for_segments(1024);
 
 /// A frame with what it owns, so that a stream of them can be compared with what was put in.
 #[derive(Clone, Debug, PartialEq)]
-enum Sent {
+enum SentFrame {
     Data { channel: u32, sequence: u32, backlog: u32, payload: Vec<u8>, checked: bool },
     Event { channel: u32, sequence: u32, backlog: u32, priority: bool, event: Event },
     Backlogs(Vec<(u32, u32)>),
@@ -33,7 +33,7 @@ enum Sent {
     Pong(u64),
 }
 
-impl Sent {
+impl SentFrame {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Data { channel, sequence, backlog, payload, checked } => {
@@ -130,35 +130,35 @@ fn data_header(channel: u32, sequence: u32, backlog: u32, payload_bytes: u32) ->
     }
 }
 
-fn any_sent() -> impl Strategy<Value = Sent> {
+fn any_sent() -> impl Strategy<Value = SentFrame> {
     let element = (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>());
     prop_oneof![
         (element, vec(any::<u8>(), 0..60)).prop_map(|((channel, sequence, backlog, checked), payload)| {
-            Sent::Data { channel, sequence, backlog, payload, checked }
+            SentFrame::Data { channel, sequence, backlog, payload, checked }
         }),
         (element, any::<i64>()).prop_map(|((channel, sequence, backlog, priority), timestamp_ms)| {
-            Sent::Event { channel, sequence, backlog, priority, event: Event::Watermark { timestamp_ms } }
+            SentFrame::Event { channel, sequence, backlog, priority, event: Event::Watermark { timestamp_ms } }
         }),
-        vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::Backlogs),
-        vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::Credits),
-        vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::FillLimits),
-        vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::EventsRead),
-        (any::<Option<u32>>(), 0u16..10, "\\PC{0,12}").prop_map(|(channel, code, message)| Sent::Error {
+        vec(any::<(u32, u32)>(), 1..5).prop_map(SentFrame::Backlogs),
+        vec(any::<(u32, u32)>(), 1..5).prop_map(SentFrame::Credits),
+        vec(any::<(u32, u32)>(), 1..5).prop_map(SentFrame::FillLimits),
+        vec(any::<(u32, u32)>(), 1..5).prop_map(SentFrame::EventsRead),
+        (any::<Option<u32>>(), 0u16..10, "\\PC{0,12}").prop_map(|(channel, code, message)| SentFrame::Error {
             channel,
             code,
             message
         }),
-        any::<(u32, u64, u32, u32)>().prop_map(|(channel, partition, subpartition, credit)| Sent::Open {
+        any::<(u32, u64, u32, u32)>().prop_map(|(channel, partition, subpartition, credit)| SentFrame::Open {
             channel,
             partition,
             subpartition,
             credit
         }),
-        any::<u32>().prop_map(Sent::Resume),
-        any::<u32>().prop_map(Sent::Cancel),
-        Just(Sent::Close),
-        any::<u64>().prop_map(Sent::Ping),
-        any::<u64>().prop_map(Sent::Pong),
+        any::<u32>().prop_map(SentFrame::Resume),
+        any::<u32>().prop_map(SentFrame::Cancel),
+        Just(SentFrame::Close),
+        any::<u64>().prop_map(SentFrame::Ping),
+        any::<u64>().prop_map(SentFrame::Pong),
     ]
 }
 
@@ -167,7 +167,7 @@ fn any_sent() -> impl Strategy<Value = Sent> {
 struct Receiver {
     staged: Vec<u8>,
     payload_of: Option<DataHeader>,
-    frames: Vec<Sent>,
+    frames: Vec<SentFrame>,
 }
 
 impl Receiver {
@@ -183,7 +183,7 @@ impl Receiver {
                     let payload = self.staged[..payload_bytes].to_vec();
                     assert_eq!(header.verify(&payload), Ok(()));
                     self.payload_of = None;
-                    self.frames.push(Sent::Data {
+                    self.frames.push(SentFrame::Data {
                         channel: header.channel.get(),
                         sequence: header.sequence,
                         backlog: header.backlog.get(),
@@ -193,16 +193,16 @@ impl Receiver {
                     payload_bytes
                 }
                 None => match decode(&self.staged, &LIMITS)? {
-                    Decoded::More { needed } => {
+                    DecodeResult::More { needed } => {
                         assert!(needed > self.staged.len(), "asks for more than it was given");
                         return Ok(());
                     }
-                    Decoded::Data { header, consumed } => {
+                    DecodeResult::Data { header, consumed } => {
                         self.payload_of = Some(header);
                         consumed
                     }
-                    Decoded::Control { frame, consumed } => {
-                        self.frames.push(Sent::from_control(frame));
+                    DecodeResult::Control { frame, consumed } => {
+                        self.frames.push(SentFrame::from_control(frame));
                         consumed
                     }
                 },
@@ -273,7 +273,7 @@ proptest! {
         bytes[position.index(CHECKED_DATA_HEADER_BYTES + payload.len())] ^= 1 << bit;
 
         // A flipped length or flag shows as a payload that is not all there, or as a header of its own.
-        if let Ok(Decoded::Data { header, consumed }) = decode(&bytes, &LIMITS)
+        if let Ok(DecodeResult::Data { header, consumed }) = decode(&bytes, &LIMITS)
             && header.checksum.is_some()
             && let Some(payload) = bytes.get(consumed..consumed + header.payload_bytes as usize)
         {
@@ -285,15 +285,15 @@ proptest! {
 
 fn check_total(bytes: &[u8]) {
     match decode(bytes, &LIMITS) {
-        Ok(Decoded::More { needed }) => {
+        Ok(DecodeResult::More { needed }) => {
             let longest = HEADER_BYTES + LIMITS.max_control_bytes as usize;
             assert!(needed > bytes.len() && needed <= longest, "a request stays within the limits");
         }
-        Ok(Decoded::Data { header, consumed }) => {
+        Ok(DecodeResult::Data { header, consumed }) => {
             assert!(header.payload_bytes <= LIMITS.max_payload_bytes);
             assert_eq!(&*header.encode(), &bytes[..consumed]);
         }
-        Ok(Decoded::Control { frame, consumed }) => {
+        Ok(DecodeResult::Control { frame, consumed }) => {
             let mut again = Vec::new();
             frame.encode(&mut again);
             assert_eq!(again, bytes[..consumed]);
@@ -325,7 +325,7 @@ fn an_event_or_error_longer_than_any_is_refused_by_its_header_alone_whatever_oth
     let limits = WireLimits { max_control_bytes: u32::MAX, ..LIMITS };
     for (kind, longest) in [(FrameKind::Event, 12 + MAX_EVENT_BYTES), (FrameKind::Error, 8 + MAX_ERROR_MESSAGE_BYTES)] {
         let longest = longest as u32;
-        assert!(matches!(decode(&header_of(kind, 0, longest), &limits), Ok(Decoded::More { .. })), "{kind:?}");
+        assert!(matches!(decode(&header_of(kind, 0, longest), &limits), Ok(DecodeResult::More { .. })), "{kind:?}");
         let header = header_of(kind, 0, longest + 1);
         let refused = decode(&header, &limits);
         assert!(matches!(refused, Err(WireError::TooLong { max_bytes, .. }) if max_bytes == longest), "{refused:?}");
@@ -336,20 +336,20 @@ fn an_event_or_error_longer_than_any_is_refused_by_its_header_alone_whatever_oth
 fn a_payload_may_fill_a_segment_but_not_more() {
     let full = data_header(1, 0, 0, LIMITS.max_payload_bytes);
     for header in [full, full.with_checksum(&[0; 1024])] {
-        assert!(matches!(decode(&header.encode(), &LIMITS), Ok(Decoded::Data { .. })));
+        assert!(matches!(decode(&header.encode(), &LIMITS), Ok(DecodeResult::Data { .. })));
     }
     let over = data_header(1, 0, 0, LIMITS.max_payload_bytes + 1);
     assert!(matches!(decode(&over.encode(), &LIMITS), Err(WireError::TooLong { max_bytes: 1036, .. })));
     assert!(matches!(
         decode(&header_of(FrameKind::Data, 0, u32::MAX), &WireLimits { max_payload_bytes: u32::MAX, ..LIMITS }),
-        Ok(Decoded::More { needed: DATA_HEADER_BYTES })
+        Ok(DecodeResult::More { needed: DATA_HEADER_BYTES })
     ));
 }
 
 #[test]
 fn an_empty_payload_is_a_frame() {
     let header = data_header(1, 7, 0, 0);
-    assert_eq!(decode(&header.encode(), &LIMITS), Ok(Decoded::Data { header, consumed: DATA_HEADER_BYTES }));
+    assert_eq!(decode(&header.encode(), &LIMITS), Ok(DecodeResult::Data { header, consumed: DATA_HEADER_BYTES }));
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn bad_events_scopes_and_texts_are_errors() {
 #[test]
 fn the_longest_event_fits_its_frame() {
     let event = Event::Custom(CustomEvent::new(1, &[1; CustomEvent::MAX_PAYLOAD_BYTES]).unwrap());
-    let sent = Sent::Event { channel: 1, sequence: 2, backlog: 3, priority: false, event };
+    let sent = SentFrame::Event { channel: 1, sequence: 2, backlog: 3, priority: false, event };
     let mut bytes = Vec::new();
     sent.encode(&mut bytes);
     assert_eq!(bytes.len(), HEADER_BYTES + 12 + MAX_EVENT_BYTES);
@@ -409,10 +409,10 @@ fn the_longest_event_fits_its_frame() {
 fn a_long_error_message_is_cut_between_characters() {
     let message = "ä".repeat(MAX_ERROR_MESSAGE_BYTES);
     let mut bytes = Vec::new();
-    Sent::Error { channel: Some(1), code: 4, message: format!("x{message}") }.encode(&mut bytes);
+    SentFrame::Error { channel: Some(1), code: 4, message: format!("x{message}") }.encode(&mut bytes);
     let mut receiver = Receiver::default();
     receiver.receive(&bytes).unwrap();
-    let [Sent::Error { message: received, .. }] = &receiver.frames[..] else { panic!("one error frame expected") };
+    let [SentFrame::Error { message: received, .. }] = &receiver.frames[..] else { panic!("one error frame expected") };
     assert_eq!(received.len(), MAX_ERROR_MESSAGE_BYTES - 1);
 }
 
@@ -420,7 +420,7 @@ fn a_long_error_message_is_cut_between_characters() {
 fn many_credits_go_into_few_frames_and_none_into_none() {
     let pairs: Vec<(u32, u32)> = (0..2_500).map(|n| (n, n + 1)).collect();
     let mut bytes = Vec::new();
-    Sent::Credits(pairs.clone()).encode(&mut bytes);
+    SentFrame::Credits(pairs.clone()).encode(&mut bytes);
     let mut receiver = Receiver::default();
     receiver.receive(&bytes).unwrap();
     assert_eq!(receiver.frames.len(), pairs.len().div_ceil(MAX_CONTROL_BYTES as usize / 8));
@@ -428,7 +428,7 @@ fn many_credits_go_into_few_frames_and_none_into_none() {
         .frames
         .into_iter()
         .flat_map(|frame| match frame {
-            Sent::Credits(pairs) => pairs,
+            SentFrame::Credits(pairs) => pairs,
             other => panic!("credits expected, got {other:?}"),
         })
         .collect();
@@ -443,6 +443,8 @@ fn many_credits_go_into_few_frames_and_none_into_none() {
 fn a_frame_of_pairs_says_how_many_there_are() {
     let mut bytes = Vec::new();
     encode_credits((1..=3).map(|id| (ChannelId::new(id), Credit::new(id))), &mut bytes);
-    let Ok(Decoded::Control { frame: ControlFrame::Credit(mut pairs), .. }) = decode(&bytes, &LIMITS) else { panic!() };
+    let Ok(DecodeResult::Control { frame: ControlFrame::Credit(mut pairs), .. }) = decode(&bytes, &LIMITS) else {
+        panic!()
+    };
     assert_eq!((pairs.len(), pairs.next().is_some(), pairs.len()), (3, true, 2));
 }

@@ -319,14 +319,14 @@ fn a_buffer_longer_than_its_segment_panics() {
 #[test]
 fn a_recycler_gets_the_segment_of_the_last_buffer() {
     #[derive(Default)]
-    struct Keep(Mutex<Vec<MemorySegment>>);
-    impl Recycler for Keep {
+    struct SegmentStore(Mutex<Vec<MemorySegment>>);
+    impl Recycler for SegmentStore {
         fn recycle(&self, segment: MemorySegment) {
             self.0.lock().unwrap().push(segment);
         }
     }
     let (segments, pool) = one_segment();
-    let keep = Arc::new(Keep::default());
+    let keep = Arc::new(SegmentStore::default());
     let buffer = Buffer::with_recycler(pool.try_take(0).unwrap(), 8, keep.clone());
     let clone = buffer.clone();
     drop(buffer);

@@ -354,8 +354,8 @@ fn a_listener_may_use_the_pool_and_register_again() {
 
 #[test]
 fn a_refused_segment_of_another_pool_goes_home_there() {
-    struct Swapping(std::sync::Mutex<Option<MemorySegment>>);
-    impl SegmentListener for Swapping {
+    struct SwappingOwner(std::sync::Mutex<Option<MemorySegment>>);
+    impl SegmentListener for SwappingOwner {
         fn on_segment(&self, segment: MemorySegment) -> Option<MemorySegment> {
             self.0.lock().unwrap().replace(segment)
         }
@@ -364,7 +364,7 @@ fn a_refused_segment_of_another_pool_goes_home_there() {
     let (one, other) =
         (segments.create_buffer_pool(sized(1, 1)).unwrap(), segments.create_buffer_pool(sized(1, 1)).unwrap());
     let segment = one.try_take(0).unwrap();
-    assert!(one.offer_to(Arc::new(Swapping(other.try_take(0).into()))));
+    assert!(one.offer_to(Arc::new(SwappingOwner(other.try_take(0).into()))));
     drop(segment);
     assert!(one.is_available() && other.is_available());
     drop((one, other));

@@ -311,8 +311,8 @@ fn loom_what_stands_and_what_a_new_pool_is_guaranteed_fit_together() {
 
 #[test]
 fn loom_a_listener_is_served_or_refused_when_it_races_a_recycle() {
-    struct Keep(Mutex<Option<MemorySegment>>);
-    impl SegmentListener for Keep {
+    struct SegmentStore(Mutex<Option<MemorySegment>>);
+    impl SegmentListener for SegmentStore {
         fn on_segment(&self, segment: MemorySegment) -> Option<MemorySegment> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(segment)
         }
@@ -322,7 +322,7 @@ fn loom_a_listener_is_served_or_refused_when_it_races_a_recycle() {
         let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
         let segment = pool.try_take(0).unwrap();
         let recycler = thread::spawn(move || drop(segment));
-        let listener = Arc::new(Keep(Mutex::new(None)));
+        let listener = Arc::new(SegmentStore(Mutex::new(None)));
         let queued = pool.offer_to(listener.clone());
         recycler.join().unwrap();
         let kept = listener.0.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -22,7 +22,7 @@ enum Op {
 }
 
 /// A live pool and what a user of it knows.
-struct Known {
+struct KnownState {
     id: usize,
     pool: Arc<BufferPool>,
     settings: BufferPoolSettings,
@@ -36,7 +36,7 @@ struct Known {
 
 struct Model {
     segments: Arc<SegmentPool>,
-    pools: Vec<Known>,
+    pools: Vec<KnownState>,
     created: usize,
     /// With the pool it is from and its lane.
     taken: Vec<(usize, usize, MemorySegment)>,
@@ -145,7 +145,7 @@ impl Model {
     fn create(&mut self, settings: BufferPoolSettings) {
         let (required, guaranteed) = (settings.min, self.segments.guaranteed());
         let fits = guaranteed + required <= self.segments.total();
-        let unpromised = |known: &Known| known.pool.in_use().saturating_sub(known.pool.guaranteed());
+        let unpromised = |known: &KnownState| known.pool.in_use().saturating_sub(known.pool.guaranteed());
         let in_the_way = self.pools.iter().map(unpromised).sum::<usize>() + self.late();
         let created = self.segments.create_buffer_pool(settings.clone());
         assert!(created.is_err() || fits, "a pool is made only if its minimum can be guaranteed");
@@ -156,7 +156,7 @@ impl Model {
         self.created += 1;
         let (listeners, waits_for_one, waits_for_available) = Default::default();
         let id = self.created;
-        let known = Known {
+        let known = KnownState {
             id,
             pool,
             settings,
@@ -211,7 +211,7 @@ impl Model {
     }
 }
 
-impl Known {
+impl KnownState {
     /// Its lanes use `in_lanes` segments of the `limit` they may use without overdraft.
     fn check(&mut self, free: usize, at_quota: bool, limit: usize, in_lanes: usize) {
         let (size, held) = (self.pool.size(), self.pool.held());

@@ -7,26 +7,26 @@ use std::task::{Context, Poll, Waker};
 
 use flownet_core::exchange::consumer::{ConsumerConnection, PayloadSlot, ReceiveSlot};
 use flownet_core::exchange::ready::ReadyList;
-use flownet_core::wire::{Decoded, WireLimits, decode};
+use flownet_core::wire::{DecodeResult, WireLimits, decode};
 use flownet_core::{ChannelId, ExchangeError};
 
 use super::link::Link;
-use super::receiver::{Intake, ReadTask, Receiver};
+use super::receiver::{FrameReader, ReadTask, Receiver};
 use super::sender::{Sender, Transmit};
 use super::staging::Staging;
-use super::{End, Opened, describe_silence, open, poll_rounds};
+use super::{End, OpenedLink, describe_silence, open, poll_rounds};
 use crate::counters::NetCounters;
 use crate::dialer::{OpenRequest, Requests, shut_down};
-use crate::environment::Shared;
+use crate::environment::EnvironmentShared;
 use crate::inlets::Inlet;
 use crate::socket;
 use crate::stream::Stream;
 
 /// Runs one dialed connection that has proved itself, until it ends; its channels then fail.
-pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, mut requests: Requests) {
+pub(crate) async fn run(shared: Arc<EnvironmentShared>, stream: Stream, mut requests: Requests) {
     match open(stream) {
-        Ok(Opened::Plain(link)) => run_on(link, requests, shared).await,
-        Ok(Opened::Tls(link)) => run_on(link, requests, shared).await,
+        Ok(OpenedLink::Plain(link)) => run_on(link, requests, shared).await,
+        Ok(OpenedLink::Tls(link)) => run_on(link, requests, shared).await,
         Err(error) => {
             let reason = format!("the socket cannot be watched: {error}");
             requests.end(&ExchangeError::connection_lost(requests.peer().to_string(), reason));
@@ -34,7 +34,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, mut requests: Reque
     }
 }
 
-async fn run_on(link: impl Link, requests: Requests, shared: Arc<Shared>) {
+async fn run_on(link: impl Link, requests: Requests, shared: Arc<EnvironmentShared>) {
     let peer = requests.peer();
     let mut driver = ConsumerDriver::new(link, requests, &shared);
     let end = driver.run().await;
@@ -49,20 +49,20 @@ async fn run_on(link: impl Link, requests: Requests, shared: Arc<Shared>) {
 
 /// One connection, generic over its byte stream so that tests can split it anywhere.
 pub(crate) struct ConsumerDriver<L: Link> {
-    receiver: Arc<Receiver<L, Outgoing, Incoming>>,
+    receiver: Arc<Receiver<L, ConsumerFrameWriter, ConsumerFrameReader>>,
     read: ReadTask,
     requests: Requests,
 }
 
 /// What the peer sends: payloads, events, backlogs.
-struct Incoming {
+struct ConsumerFrameReader {
     staging: Staging,
     inbound: Inbound,
     limits: WireLimits,
 }
 
 /// What the peer is told: channels opened and closed, credit.
-struct Outgoing {
+struct ConsumerFrameWriter {
     connection: ConsumerConnection,
     /// Encoded frames; what lies before `written` is out.
     frames: Vec<u8>,
@@ -84,12 +84,13 @@ enum Inbound {
 }
 
 impl<L: Link> ConsumerDriver<L> {
-    pub(crate) fn new(link: L, requests: Requests, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(link: L, requests: Requests, shared: &Arc<EnvironmentShared>) -> Self {
         let ready = ReadyList::new();
         let connection = ConsumerConnection::new(requests.peer().to_string(), Arc::clone(&ready));
-        let outgoing = Outgoing { connection, frames: Vec::new(), written: 0 };
+        let outgoing = ConsumerFrameWriter { connection, frames: Vec::new(), written: 0 };
         let sender = Sender::new(link, outgoing, ready, Arc::clone(&shared.counters));
-        let incoming = Incoming { staging: Staging::new(), inbound: Inbound::Header, limits: shared.wire_limits() };
+        let incoming =
+            ConsumerFrameReader { staging: Staging::new(), inbound: Inbound::Header, limits: shared.wire_limits() };
         let receiver = Receiver::new(sender, incoming, shared.config.liveness());
         shared.heartbeat.watch(&receiver);
         Self { receiver, read: ReadTask::default(), requests }
@@ -152,7 +153,7 @@ impl<L: Link> ConsumerDriver<L> {
     }
 }
 
-impl Intake<Outgoing> for Incoming {
+impl FrameReader<ConsumerFrameWriter> for ConsumerFrameReader {
     fn targets(&mut self) -> (&mut [u8], &mut [u8]) {
         let spare = self.staging.spare();
         match &mut self.inbound {
@@ -176,7 +177,7 @@ impl Intake<Outgoing> for Incoming {
         self.staging.filled(bytes - direct);
     }
 
-    fn handle(&mut self, machine: &mut Outgoing, resume: &Waker) -> Result<u64, End> {
+    fn handle(&mut self, machine: &mut ConsumerFrameWriter, resume: &Waker) -> Result<u64, End> {
         let mut frames = 0;
         while self.advance(&mut machine.connection, &mut frames, resume)? {}
         Ok(frames)
@@ -195,7 +196,7 @@ impl Intake<Outgoing> for Incoming {
     }
 }
 
-impl Incoming {
+impl ConsumerFrameReader {
     /// Takes one step through what was read; `false` when more bytes are needed for the next.
     fn advance(&mut self, connection: &mut ConsumerConnection, frames: &mut u64, resume: &Waker) -> Result<bool, End> {
         match std::mem::replace(&mut self.inbound, Inbound::Header) {
@@ -232,8 +233,8 @@ impl Incoming {
         resume: &Waker,
     ) -> Result<bool, End> {
         let consumed = match decode(self.staging.unread(), &self.limits)? {
-            Decoded::More { .. } => return Ok(false),
-            Decoded::Data { header, consumed } => {
+            DecodeResult::More { .. } => return Ok(false),
+            DecodeResult::Data { header, consumed } => {
                 self.inbound = match connection.handle_header(header, resume)? {
                     PayloadSlot::Segment(slot) => Inbound::Payload { slot, filled: 0 },
                     PayloadSlot::Skip(left) => Inbound::Skip { left },
@@ -244,7 +245,7 @@ impl Incoming {
                 };
                 consumed
             }
-            Decoded::Control { frame, consumed } => {
+            DecodeResult::Control { frame, consumed } => {
                 connection.handle_frame(frame)?;
                 consumed
             }
@@ -255,7 +256,7 @@ impl Incoming {
     }
 }
 
-impl Transmit for Outgoing {
+impl Transmit for ConsumerFrameWriter {
     fn on_ready(&mut self, channel: ChannelId) {
         self.connection.on_ready(channel);
     }

@@ -2,7 +2,7 @@
 //!
 //! # What a link promises
 //! - L1: what an outcome says, it says in words. Nobody infers from a length that nothing is left or that nothing fits:
-//!   after [`Received::Drained`], `is_drained`, and [`Sent::WantsRoom`] there is an [`Event`] to come, and only then.
+//!   after [`ReadOutcome::Drained`], `is_drained`, and [`WriteOutcome::WantsRoom`] there is an [`Event`] to come, and only then.
 //! - L2: events are edges, and those of the same time may be one: bytes and the stream's end, and both for two chunks.
 //!   Who was told reads until the link is drained or closed, and writes until it has nothing or the link wants room.
 //! - L3: the end is told once all bytes before it are read, and then with each read.
@@ -37,11 +37,11 @@ use tokio::io::unix::AsyncFd;
 /// [`Sender`](super::sender::Sender); one of each at the same time.
 pub(crate) trait Link: Send + Sync + 'static {
     /// Reads, filling `first` before `second`, which have room together.
-    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<Received>;
+    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<ReadOutcome>;
 
     /// Takes of `slices` what it has room for, and writes what it has [unsent](Self::has_unsent), which is all it does
     /// if they are empty.
-    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent>;
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<WriteOutcome>;
 
     /// Whether it holds bytes that were not read, and of which no event and no descriptor tells. Asked under the
     /// receiver's lock.
@@ -68,7 +68,7 @@ pub(crate) trait Link: Send + Sync + 'static {
 
 /// What a read came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Received {
+pub(crate) enum ReadOutcome {
     /// So many bytes, one at least. If that did not drain the link there may be more, which only a read can tell.
     Bytes { count: usize, is_drained: bool },
     /// Nothing: whatever comes is an event.
@@ -79,7 +79,7 @@ pub(crate) enum Received {
 
 /// What a write came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Sent {
+pub(crate) enum WriteOutcome {
     /// So many bytes are the link's, one at least if there were any; it may have room for more.
     Accepted(usize),
     /// None: there is room with the next event.
@@ -121,26 +121,26 @@ impl SocketLink {
 }
 
 impl Link for SocketLink {
-    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<Received> {
+    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<ReadOutcome> {
         let room = first.len() + second.len();
         match retry_on_intr(|| readv(&self.socket, &mut [IoSliceMut::new(first), IoSliceMut::new(second)])) {
-            Ok(0) => Ok(Received::Closed),
+            Ok(0) => Ok(ReadOutcome::Closed),
             // As epoll(7) has it: less than there was room for is all of it, and what comes later is a new edge. Not so
             // the end, if the edge that told of these bytes told of it too.
             Ok(count) => {
                 let is_drained = count < room && !self.is_ending.load(Ordering::Relaxed);
-                Ok(Received::Bytes { count, is_drained })
+                Ok(ReadOutcome::Bytes { count, is_drained })
             }
-            Err(Errno::AGAIN) => Ok(Received::Drained),
+            Err(Errno::AGAIN) => Ok(ReadOutcome::Drained),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<WriteOutcome> {
         match retry_on_intr(|| writev(&self.socket, slices)) {
             Ok(0) if !slices.is_empty() => Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => Ok(Sent::Accepted(count)),
-            Err(Errno::AGAIN) => Ok(Sent::WantsRoom),
+            Ok(count) => Ok(WriteOutcome::Accepted(count)),
+            Err(Errno::AGAIN) => Ok(WriteOutcome::WantsRoom),
             Err(error) => Err(error.into()),
         }
     }
@@ -222,9 +222,9 @@ mod tests {
         let (mut first, mut second) = ([0; 4], [0; 4]);
         let read = |first: &mut [u8], second: &mut [u8]| link.read(first, second).unwrap();
         let all = read(&mut first, &mut second);
-        assert!(matches!(all, Received::Bytes { count: 8, is_drained: false }), "there was no more room: {all:?}");
+        assert!(matches!(all, ReadOutcome::Bytes { count: 8, is_drained: false }), "there was no more room: {all:?}");
         let rest = read(&mut first, &mut second);
-        assert!(matches!(rest, Received::Bytes { count: 2, is_drained: true }), "{rest:?}");
+        assert!(matches!(rest, ReadOutcome::Bytes { count: 2, is_drained: true }), "{rest:?}");
         peer.write_all(&[7; 3]).unwrap();
         drop(peer);
         event(&link).await;
@@ -233,15 +233,15 @@ mod tests {
             event(&link).await;
         }
         let last = read(&mut first, &mut second);
-        assert!(matches!(last, Received::Bytes { count: 3, is_drained: false }), "the end is behind it: {last:?}");
-        assert!(matches!(read(&mut first, &mut second), Received::Closed));
+        assert!(matches!(last, ReadOutcome::Bytes { count: 3, is_drained: false }), "the end is behind it: {last:?}");
+        assert!(matches!(read(&mut first, &mut second), ReadOutcome::Closed));
     }
 
     #[tokio::test]
     async fn what_is_written_is_sent_and_nothing_is_no_error() {
         let (link, mut peer) = link();
-        assert!(matches!(link.write(&[IoSlice::new(b"ab"), IoSlice::new(b"c")]), Ok(Sent::Accepted(3))));
-        assert!(matches!(link.write(&[]), Ok(Sent::Accepted(0))));
+        assert!(matches!(link.write(&[IoSlice::new(b"ab"), IoSlice::new(b"c")]), Ok(WriteOutcome::Accepted(3))));
+        assert!(matches!(link.write(&[]), Ok(WriteOutcome::Accepted(0))));
         assert!(!link.has_buffered() && !link.has_unsent());
         let mut sent = [0; 3];
         peer.read_exact(&mut sent).unwrap();

@@ -27,7 +27,7 @@ pub(crate) struct Limits {
 
 /// What there is to be seen of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct ConnectionActivity {
     /// Grows with each sign of life.
     pub(crate) heard: u64,
     /// Whether we read.
@@ -73,7 +73,7 @@ impl Liveness {
     }
 
     /// Time has passed; clocks may begin anywhere.
-    pub(crate) fn on_tick(&mut self, now: Duration, seen: Seen) -> Verdict {
+    pub(crate) fn on_tick(&mut self, now: Duration, seen: ConnectionActivity) -> Verdict {
         // L1: where a tick is late it was us who stood still.
         let missed = self.last_tick.map_or(Duration::ZERO, |last| now.saturating_sub(last + 2 * self.limits.interval));
         self.last_tick = Some(now);
@@ -111,13 +111,13 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits { interval: Duration::from_secs(1), timeout: Duration::from_secs(10) };
-    const QUIET: Seen = Seen { heard: 0, is_listening: true, written: 0, is_stuck: false };
+    const QUIET: ConnectionActivity = ConnectionActivity { heard: 0, is_listening: true, written: 0, is_stuck: false };
 
     /// The verdicts of one tick a second.
     fn verdicts(
         liveness: &mut Liveness,
         seconds: std::ops::Range<u64>,
-        mut seen: impl FnMut(u64) -> Seen,
+        mut seen: impl FnMut(u64) -> ConnectionActivity,
     ) -> Vec<Verdict> {
         seconds.map(|second| liveness.on_tick(Duration::from_secs(second), seen(second))).collect()
     }
@@ -136,7 +136,7 @@ mod tests {
         let mut liveness = Liveness::new(LIMITS);
         let mut heard = 0;
         for second in 0..100 {
-            let verdict = liveness.on_tick(Duration::from_secs(second), Seen { heard, ..QUIET });
+            let verdict = liveness.on_tick(Duration::from_secs(second), ConnectionActivity { heard, ..QUIET });
             assert_eq!(verdict, if second % 2 == 1 { Verdict::Ask } else { Verdict::Well });
             heard += u64::from(verdict == Verdict::Ask);
         }
@@ -145,14 +145,14 @@ mod tests {
     #[test]
     fn a_peer_that_sends_is_not_asked() {
         let mut liveness = Liveness::new(LIMITS);
-        let verdicts = verdicts(&mut liveness, 1..50, |second| Seen { heard: second, ..QUIET });
+        let verdicts = verdicts(&mut liveness, 1..50, |second| ConnectionActivity { heard: second, ..QUIET });
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Well));
     }
 
     #[test]
     fn who_does_not_read_tells_each_time_and_gives_nobody_up() {
         let mut liveness = Liveness::new(LIMITS);
-        let held = verdicts(&mut liveness, 0..100, |_| Seen { is_listening: false, ..QUIET });
+        let held = verdicts(&mut liveness, 0..100, |_| ConnectionActivity { is_listening: false, ..QUIET });
         assert!(held.iter().all(|verdict| *verdict == Verdict::Tell));
         assert_eq!(verdicts(&mut liveness, 100..110, |_| QUIET)[9], Verdict::Well, "it begins anew");
     }
@@ -162,18 +162,21 @@ mod tests {
         let mut liveness = Liveness::new(LIMITS);
         verdicts(&mut liveness, 0..4, |_| QUIET);
         assert_eq!(liveness.on_tick(Duration::from_secs(3600), QUIET), Verdict::Well);
-        assert_eq!(liveness.on_tick(Duration::from_secs(3601), Seen { heard: 1, ..QUIET }), Verdict::Well);
-        let verdicts = verdicts(&mut liveness, 3602..3613, |_| Seen { heard: 1, ..QUIET });
+        assert_eq!(
+            liveness.on_tick(Duration::from_secs(3601), ConnectionActivity { heard: 1, ..QUIET }),
+            Verdict::Well
+        );
+        let verdicts = verdicts(&mut liveness, 3602..3613, |_| ConnectionActivity { heard: 1, ..QUIET });
         assert_eq!((verdicts[0], verdicts[10]), (Verdict::Ask, Verdict::Silent(LIMITS.timeout)));
     }
 
     #[test]
     fn a_peer_that_lives_but_takes_nothing_where_it_must_is_given_up() {
         let mut liveness = Liveness::new(LIMITS);
-        let stuck = |second| Seen { heard: second, is_stuck: true, ..QUIET };
+        let stuck = |second| ConnectionActivity { heard: second, is_stuck: true, ..QUIET };
         assert_eq!(verdicts(&mut liveness, 0..12, stuck).last(), Some(&Verdict::Silent(LIMITS.timeout)));
         let mut liveness = Liveness::new(LIMITS);
-        let slow = |second| Seen { heard: second, is_stuck: true, written: second / 9, ..QUIET };
+        let slow = |second| ConnectionActivity { heard: second, is_stuck: true, written: second / 9, ..QUIET };
         assert!(verdicts(&mut liveness, 1..100, slow).iter().all(|verdict| *verdict == Verdict::Well));
     }
 }

@@ -71,18 +71,18 @@ fn describe_silence(owed_for: Duration) -> String {
 
 /// A link over a stream whose ends have proved themselves.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
-enum Opened {
+enum OpenedLink {
     Plain(SocketLink),
     Tls(TlsLink<SocketLink>),
 }
 
 /// To be called on the runtime that is to watch the socket.
-fn open(stream: Stream) -> io::Result<Opened> {
+fn open(stream: Stream) -> io::Result<OpenedLink> {
     let (tcp, session) = stream.into_parts()?;
     let socket = SocketLink::new(tcp.into_std()?.into())?;
     Ok(match session {
-        None => Opened::Plain(socket),
-        Some((incoming, outgoing)) => Opened::Tls(TlsLink::new(socket, incoming, outgoing)),
+        None => OpenedLink::Plain(socket),
+        Some((incoming, outgoing)) => OpenedLink::Tls(TlsLink::new(socket, incoming, outgoing)),
     })
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A connection has a task of its own. The thread of a task that would otherwise sleep until that one has read for it
 //! reads itself; and whoever has news writes it. What anybody does or meets is an input, and comes back as [`Orders`],
-//! which the drivers carry out under the same lock: [`Reading`] stands under that of the
-//! [`Receiver`](super::receiver::Receiver), [`Writing`] under that of the [`Sender`](super::sender::Sender).
+//! which the drivers carry out under the same lock: [`ReadHalf`] stands under that of the
+//! [`Receiver`](super::receiver::Receiver), [`WriteHalf`] under that of the [`Sender`](super::sender::Sender).
 //! `tests/model.rs` checks every interleaving of them with a link, a peer and threads in small.
 //!
 //! # Invariants
@@ -48,7 +48,7 @@ pub(crate) enum Turn<C> {
 
 /// The reading half. `C` is why a connection ends.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Reading<C> {
+pub(crate) struct ReadHalf<C> {
     holder: Holder,
     /// Threads that sleep though another attends to the connection.
     waiting: Vec<ReaderId>,
@@ -75,7 +75,7 @@ enum Phase<C> {
     Over,
 }
 
-impl<C> Reading<C> {
+impl<C> ReadHalf<C> {
     pub(crate) fn new() -> Self {
         Self { holder: Holder::Task, waiting: Vec::new(), is_ticking: false, was_active: false, phase: Phase::Open }
     }
@@ -201,12 +201,12 @@ impl<C> Reading<C> {
 
 /// The writing half. Where an order is returned, the link is to tell of room from now on, or no longer.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub(crate) struct Writing {
+pub(crate) struct WriteHalf {
     is_full: bool,
     has_ended: bool,
 }
 
-impl Writing {
+impl WriteHalf {
     /// Whether the connection's task, or a thread that was told of room, may write.
     pub(crate) fn may_write(&self) -> bool {
         !self.has_ended
@@ -254,11 +254,11 @@ mod tests {
     const TO_TASK: Orders = Orders { watch_bytes: Some(true), call_task: false };
     const FROM_TASK: Orders = Orders { watch_bytes: Some(false), call_task: false };
 
-    fn reading() -> Reading<&'static str> {
-        Reading::new()
+    fn reading() -> ReadHalf<&'static str> {
+        ReadHalf::new()
     }
 
-    fn park(reading: &mut Reading<&'static str>, reader: ReaderId) -> (bool, Orders) {
+    fn park(reading: &mut ReadHalf<&'static str>, reader: ReaderId) -> (bool, Orders) {
         reading.on_park(reader, false)
     }
 
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn room_is_told_to_who_sleeps_on_the_socket_or_to_the_task_and_news_waits_for_it() {
-        let mut writing = Writing::default();
+        let mut writing = WriteHalf::default();
         assert_eq!((writing.on_park(), writing.on_leave(), writing.on_sent(false)), (None, None, None));
         assert_eq!((writing.on_sent(true), writing.on_sent(true)), (Some(true), None));
         assert!(!writing.may_bring_news() && writing.may_write());
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn bytes_wait_for_room_once_the_link_has_none() {
-        let mut writing = Writing::default();
+        let mut writing = WriteHalf::default();
         let is_full = [false, true, false].map(|wants_room| {
             let _ = writing.on_sent(wants_room);
             writing.is_full()

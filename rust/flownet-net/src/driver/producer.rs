@@ -12,25 +12,25 @@ use flownet_core::exchange::outbox::Outbox;
 use flownet_core::exchange::producer::{PartitionLookup, ProducerConnection, ProducerSettings, Watermarks};
 use flownet_core::exchange::ready::ReadyList;
 use flownet_core::partition::PartitionHandle;
-use flownet_core::wire::{Decoded, ErrorCode, FrameKind, WireLimits, decode};
+use flownet_core::wire::{DecodeResult, ErrorCode, FrameKind, WireLimits, decode};
 use flownet_core::{ChannelId, PartitionId, PeerViolation, ProtocolError};
 use tokio::time::{Instant, Sleep};
 
 use super::link::Link;
-use super::receiver::{Intake, ReadTask, Receiver};
+use super::receiver::{FrameReader, ReadTask, Receiver};
 use super::sender::{Sender, Transmit};
 use super::staging::Staging;
-use super::{End, Opened, describe_silence, open, poll_rounds};
+use super::{End, OpenedLink, describe_silence, open, poll_rounds};
 use crate::counters::NetCounters;
-use crate::environment::Shared;
+use crate::environment::EnvironmentShared;
 use crate::inlets::Inlet;
 use crate::stream::Stream;
 
 /// Serves one accepted connection that has proved itself, until it ends.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, peer: SocketAddr) {
+pub(crate) async fn serve(shared: Arc<EnvironmentShared>, stream: Stream, peer: SocketAddr) {
     let end = match open(stream) {
-        Ok(Opened::Plain(link)) => ProducerDriver::new(link, shared).run().await,
-        Ok(Opened::Tls(link)) => ProducerDriver::new(link, shared).run().await,
+        Ok(OpenedLink::Plain(link)) => ProducerDriver::new(link, shared).run().await,
+        Ok(OpenedLink::Tls(link)) => ProducerDriver::new(link, shared).run().await,
         Err(error) => End::Lost(error),
     };
     match end {
@@ -45,7 +45,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, peer: SocketAddr)
 
 /// One connection, generic over its byte stream so that tests can split it anywhere.
 pub(crate) struct ProducerDriver<L: Link> {
-    receiver: Arc<Receiver<L, Outgoing, Incoming>>,
+    receiver: Arc<Receiver<L, ProducerFrameWriter, ProducerFrameReader>>,
     read: ReadTask,
     lookup: Arc<Lookup>,
     registry_seen: u64,
@@ -55,13 +55,13 @@ pub(crate) struct ProducerDriver<L: Link> {
 }
 
 /// What the peer reads, as frames.
-struct Outgoing {
+struct ProducerFrameWriter {
     connection: ProducerConnection,
     outbox: Outbox,
 }
 
 /// What the peer asks for: channels opened and closed, credit.
-struct Incoming {
+struct ProducerFrameReader {
     staging: Staging,
     limits: WireLimits,
     lookup: Arc<Lookup>,
@@ -69,12 +69,12 @@ struct Incoming {
 
 /// Finds partitions for a connection, and lets their writers read it while they wait for the peer.
 struct Lookup {
-    shared: Arc<Shared>,
+    shared: Arc<EnvironmentShared>,
     connection: OnceLock<Weak<dyn Inlet>>,
 }
 
 impl<L: Link> ProducerDriver<L> {
-    pub(crate) fn new(link: L, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(link: L, shared: Arc<EnvironmentShared>) -> Self {
         let settings = ProducerSettings {
             checksums: shared.config.checksums,
             request_timeout_ms: u64::try_from(shared.config.partition_timeout.as_millis()).unwrap_or(u64::MAX),
@@ -82,11 +82,11 @@ impl<L: Link> ProducerDriver<L> {
         };
         let ready = ReadyList::new();
         let connection = ProducerConnection::new(Arc::clone(&ready), settings);
-        let outgoing = Outgoing { connection, outbox: Outbox::new() };
+        let outgoing = ProducerFrameWriter { connection, outbox: Outbox::new() };
         let sender = Sender::new(link, outgoing, ready, Arc::clone(&shared.counters));
         let limits = shared.wire_limits();
         let lookup = Arc::new(Lookup { shared, connection: OnceLock::new() });
-        let incoming = Incoming { staging: Staging::new(), limits, lookup: Arc::clone(&lookup) };
+        let incoming = ProducerFrameReader { staging: Staging::new(), limits, lookup: Arc::clone(&lookup) };
         let receiver = Receiver::new(sender, incoming, lookup.shared.config.liveness());
         lookup.shared.heartbeat.watch(&receiver);
         let inlet: Arc<dyn Inlet> = Arc::clone(&receiver) as _;
@@ -154,7 +154,7 @@ impl<L: Link> ProducerDriver<L> {
     }
 }
 
-impl Intake<Outgoing> for Incoming {
+impl FrameReader<ProducerFrameWriter> for ProducerFrameReader {
     fn targets(&mut self) -> (&mut [u8], &mut [u8]) {
         (&mut [], self.staging.spare())
     }
@@ -163,24 +163,24 @@ impl Intake<Outgoing> for Incoming {
         self.staging.filled(bytes);
     }
 
-    fn handle(&mut self, machine: &mut Outgoing, resume: &Waker) -> Result<u64, End> {
+    fn handle(&mut self, machine: &mut ProducerFrameWriter, resume: &Waker) -> Result<u64, End> {
         let mut frames = 0;
         let parked = machine.connection.parked_requests();
         loop {
             let consumed = match decode(self.staging.unread(), &self.limits)? {
-                Decoded::More { .. } if machine.connection.is_closed() => return Err(End::Closed),
-                Decoded::More { .. } => {
+                DecodeResult::More { .. } if machine.connection.is_closed() => return Err(End::Closed),
+                DecodeResult::More { .. } => {
                     if machine.connection.parked_requests() > parked {
                         // Only the connection's task waits for partitions.
                         resume.wake_by_ref();
                     }
                     return Ok(frames);
                 }
-                Decoded::Data { header, .. } => {
+                DecodeResult::Data { header, .. } => {
                     let violation = PeerViolation::WrongSide { kind: FrameKind::Data.code() };
                     return Err(ProtocolError::Peer { channel: header.channel, violation }.into());
                 }
-                Decoded::Control { frame, consumed } => {
+                DecodeResult::Control { frame, consumed } => {
                     machine.connection.handle_frame(frame, &*self.lookup)?;
                     consumed
                 }
@@ -211,7 +211,7 @@ impl PartitionLookup for Lookup {
     }
 }
 
-impl Transmit for Outgoing {
+impl Transmit for ProducerFrameWriter {
     fn on_ready(&mut self, channel: ChannelId) {
         self.connection.on_ready(channel);
     }

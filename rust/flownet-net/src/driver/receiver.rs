@@ -21,20 +21,20 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use flownet_core::noted::{Noted, Notes};
+use flownet_core::combining_lock::{CombiningLock, PendingFlags};
 use tokio::time::Sleep;
 
 use super::End;
-use super::link::{Event, Link, Received};
-use super::liveness::{Limits, Liveness, PROGRESS_BYTES, Seen, Verdict};
-use super::ownership::{Orders, ReaderId, Reading, Turn};
+use super::link::{Event, Link, ReadOutcome};
+use super::liveness::{ConnectionActivity, Limits, Liveness, PROGRESS_BYTES, Verdict};
+use super::ownership::{Orders, ReadHalf, ReaderId, Turn};
 use super::sender::{Sender, Transmit};
 use crate::counters::NetCounters;
 use crate::heartbeat::Pulse;
-use crate::inlets::{Attended, Inlet};
+use crate::inlets::{AttendOutcome, Inlet};
 
 /// Makes frames of bytes and hands them to a connection machine.
-pub(crate) trait Intake<M>: Send + 'static {
+pub(crate) trait FrameReader<M>: Send + 'static {
     /// Where the next bytes go: first what fits the first slice, which may be empty, then the rest.
     fn targets(&mut self) -> (&mut [u8], &mut [u8]);
 
@@ -58,7 +58,7 @@ pub(crate) trait Intake<M>: Send + 'static {
 /// See the [module docs](self).
 pub(crate) struct Receiver<L, M, I> {
     pub(crate) sender: Arc<Sender<L, M>>,
-    state: Noted<State<I>>,
+    state: CombiningLock<State<I>>,
     /// Changed under the lock, but read without it: whether the role is to be looked at now and then.
     is_ticking: AtomicBool,
     task: Arc<TaskCall<L, M>>,
@@ -75,7 +75,7 @@ struct TaskCall<L, M> {
 
 struct State<I> {
     intake: I,
-    reading: Reading<End>,
+    reading: ReadHalf<End>,
     counted: NetCounters,
     liveness: Liveness,
     /// Of the whole life.
@@ -84,7 +84,7 @@ struct State<I> {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Read {
+enum ReadProgress {
     Nothing,
     /// All that was there: whatever comes is an event.
     Rest,
@@ -92,19 +92,19 @@ enum Read {
     Part,
 }
 
-impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
+impl<L: Link, M: Transmit, I: FrameReader<M>> Receiver<L, M, I> {
     pub(crate) fn new(sender: Arc<Sender<L, M>>, intake: I, limits: Limits) -> Arc<Self> {
         let task = Arc::new(TaskCall { sender: Arc::downgrade(&sender), is_called: AtomicBool::new(true) });
         let resume = Waker::from(Arc::clone(&task));
         let state = State {
             intake,
-            reading: Reading::new(),
+            reading: ReadHalf::new(),
             counted: NetCounters::default(),
             liveness: Liveness::new(limits),
             frames: 0,
             bytes: 0,
         };
-        Arc::new(Self { sender, state: Noted::new(state), is_ticking: AtomicBool::new(false), task, resume })
+        Arc::new(Self { sender, state: CombiningLock::new(state), is_ticking: AtomicBool::new(false), task, resume })
     }
 
     /// Reads once for the connection's task, if that was called and has the role. `false` when nothing moved.
@@ -119,17 +119,17 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
         };
         let read = match state.reading.on_turn() {
             Turn::Read => state.read(&self.sender, &self.resume),
-            Turn::Rest => Ok(Read::Nothing),
+            Turn::Rest => Ok(ReadProgress::Nothing),
             Turn::End(end) => Err(end),
         };
         state.count(&self.sender);
         drop(state);
         self.read_notes();
         let read = read?;
-        if read == Read::Part {
+        if read == ReadProgress::Part {
             self.task.is_called.store(true, Ordering::Relaxed);
         }
-        Ok(read != Read::Nothing)
+        Ok(read != ReadProgress::Nothing)
     }
 
     /// The one way a connection ends, after which it holds nothing (D5) and nobody reads it. The first call does; the
@@ -164,18 +164,18 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
     }
 
     /// Takes the role and reads once.
-    fn read_for_thread(&self, state: &mut State<I>, reader: ReaderId) -> Attended {
+    fn read_for_thread(&self, state: &mut State<I>, reader: ReaderId) -> AttendOutcome {
         let (may_read, orders) = state.reading.on_park(reader, state.intake.is_held());
         self.carry_out(state, orders);
         if !may_read {
-            return Attended::Refused;
+            return AttendOutcome::Refused;
         }
         let read = match state.read(&self.sender, &self.resume) {
             Ok(read) => read,
             Err(end) => {
                 let orders = state.reading.on_failure(end);
                 self.carry_out(state, orders);
-                return Attended::Refused;
+                return AttendOutcome::Refused;
             }
         };
         if state.intake.is_held() {
@@ -183,8 +183,8 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
             self.carry_out(state, orders);
         }
         match read {
-            Read::Nothing => Attended::Nothing { wants_room: false },
-            Read::Rest | Read::Part => Attended::Moved,
+            ReadProgress::Nothing => AttendOutcome::Nothing { wants_room: false },
+            ReadProgress::Rest | ReadProgress::Part => AttendOutcome::Moved,
         }
     }
 
@@ -201,7 +201,7 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
     }
 }
 
-impl<L: Link, M: Transmit, I: Intake<M>> Pulse for Receiver<L, M, I> {
+impl<L: Link, M: Transmit, I: FrameReader<M>> Pulse for Receiver<L, M, I> {
     fn on_heartbeat(&self, now: Duration) {
         self.with(|state| {
             if !state.reading.is_open() {
@@ -210,7 +210,7 @@ impl<L: Link, M: Transmit, I: Intake<M>> Pulse for Receiver<L, M, I> {
             let (written, is_stuck) = self.sender.progress();
             let is_listening = !state.intake.is_held();
             let heard = state.frames + state.bytes / PROGRESS_BYTES;
-            match state.liveness.on_tick(now, Seen { heard, is_listening, written, is_stuck }) {
+            match state.liveness.on_tick(now, ConnectionActivity { heard, is_listening, written, is_stuck }) {
                 Verdict::Well => {}
                 Verdict::Ask => self.sender.feed(|machine| machine.ping(state.frames)),
                 Verdict::Tell => self.sender.feed(|machine| machine.pong(state.frames)),
@@ -223,15 +223,15 @@ impl<L: Link, M: Transmit, I: Intake<M>> Pulse for Receiver<L, M, I> {
     }
 }
 
-impl<L: Link, M: Transmit, I: Intake<M>> Inlet for Receiver<L, M, I> {
+impl<L: Link, M: Transmit, I: FrameReader<M>> Inlet for Receiver<L, M, I> {
     fn flush(&self) {
         self.sender.bring_quiet_news();
     }
 
-    fn attend(&self, reader: ReaderId) -> Attended {
+    fn attend(&self, reader: ReaderId) -> AttendOutcome {
         match self.with(|state| self.read_for_thread(state, reader)) {
-            Attended::Nothing { .. } if self.sender.write_waiting() => Attended::Moved,
-            Attended::Nothing { .. } => Attended::Nothing { wants_room: self.sender.take_room() },
+            AttendOutcome::Nothing { .. } if self.sender.write_waiting() => AttendOutcome::Moved,
+            AttendOutcome::Nothing { .. } => AttendOutcome::Nothing { wants_room: self.sender.take_room() },
             other => other,
         }
     }
@@ -258,39 +258,39 @@ impl<L: Link, M: Transmit, I: Intake<M>> Inlet for Receiver<L, M, I> {
 }
 
 impl<I> State<I> {
-    fn read<L: Link, M: Transmit>(&mut self, sender: &Sender<L, M>, resume: &Waker) -> Result<Read, End>
+    fn read<L: Link, M: Transmit>(&mut self, sender: &Sender<L, M>, resume: &Waker) -> Result<ReadProgress, End>
     where
-        I: Intake<M>,
+        I: FrameReader<M>,
     {
         if self.intake.is_held() {
             self.handle(sender, resume)?;
-            return Ok(if self.intake.is_held() { Read::Nothing } else { Read::Part });
+            return Ok(if self.intake.is_held() { ReadProgress::Nothing } else { ReadProgress::Part });
         }
         let (first, second) = self.intake.targets();
         match sender.link.read(first, second)? {
-            Received::Bytes { count, is_drained } => {
+            ReadOutcome::Bytes { count, is_drained } => {
                 self.counted.reads += 1;
                 self.counted.bytes_in += count as u64;
                 self.bytes += count as u64;
                 self.intake.filled(count);
                 self.handle(sender, resume)?;
-                Ok(if is_drained { Read::Rest } else { Read::Part })
+                Ok(if is_drained { ReadProgress::Rest } else { ReadProgress::Part })
             }
-            Received::Drained => {
+            ReadOutcome::Drained => {
                 // L5: it may have been read that the link has to answer.
                 if sender.link.has_unsent() {
                     sender.feed(|_| ());
                 }
-                Ok(Read::Nothing)
+                Ok(ReadProgress::Nothing)
             }
-            Received::Closed if self.intake.is_between_frames() => Err(End::Closed),
-            Received::Closed => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            ReadOutcome::Closed if self.intake.is_between_frames() => Err(End::Closed),
+            ReadOutcome::Closed => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
         }
     }
 
     fn handle<L: Link, M: Transmit>(&mut self, sender: &Sender<L, M>, resume: &Waker) -> Result<(), End>
     where
-        I: Intake<M>,
+        I: FrameReader<M>,
     {
         let frames = sender.feed(|machine| self.intake.handle(machine, resume))?;
         self.counted.frames_in += frames;
@@ -324,7 +324,7 @@ pub(crate) struct ReadTask {
 
 impl ReadTask {
     /// When nothing moves: waits for an event of the link, and ticks if need be. Ready to be tried again.
-    pub(crate) fn poll_event<L: Link, M: Transmit, I: Intake<M>>(
+    pub(crate) fn poll_event<L: Link, M: Transmit, I: FrameReader<M>>(
         &mut self,
         cx: &mut Context<'_>,
         from: &Receiver<L, M, I>,
@@ -337,7 +337,7 @@ impl ReadTask {
         event
     }
 
-    fn poll_tick<L: Link, M: Transmit, I: Intake<M>>(&mut self, cx: &mut Context<'_>, from: &Receiver<L, M, I>) {
+    fn poll_tick<L: Link, M: Transmit, I: FrameReader<M>>(&mut self, cx: &mut Context<'_>, from: &Receiver<L, M, I>) {
         while from.is_ticking.load(Ordering::Relaxed) {
             let tick = self.tick.get_or_insert_with(|| Box::pin(tokio::time::sleep(TICK)));
             if tick.as_mut().poll(cx).is_pending() {
@@ -351,6 +351,6 @@ impl ReadTask {
 }
 
 /// The connection's task wants a turn.
-const TASK: Notes = 1;
+const TASK: PendingFlags = 1;
 /// How long frames that no thread sleeps for may lie in a socket whose reader is at work: O3 of [`super::ownership`].
 const TICK: Duration = Duration::from_millis(10);

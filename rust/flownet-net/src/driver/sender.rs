@@ -21,11 +21,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Wake, Waker};
 
 use flownet_core::ChannelId;
+use flownet_core::combining_lock::{CombiningLock, PendingFlags};
 use flownet_core::exchange::ready::ReadyList;
-use flownet_core::noted::{Noted, Notes};
 
-use super::link::{Event, Link, Sent};
-use super::ownership::Writing;
+use super::link::{Event, Link, WriteOutcome};
+use super::ownership::WriteHalf;
 use crate::counters::{NetCounters, SharedCounters};
 
 /// What a connection machine has to send, and how it learns that there is more.
@@ -60,8 +60,8 @@ pub(crate) struct Sender<L, M> {
     pub(crate) link: L,
     pub(crate) counters: Arc<SharedCounters>,
     ready: Arc<ReadyList>,
-    state: Noted<State<M>>,
-    /// As [`Writing`] has it, but read without the lock.
+    state: CombiningLock<State<M>>,
+    /// As [`WriteHalf`] has it, but read without the lock.
     is_full: AtomicBool,
     /// The connection's task, to be woken when a thread leaves work behind.
     task: Mutex<Waker>,
@@ -76,11 +76,11 @@ struct State<M> {
     error: Option<io::Error>,
     /// Bytes, of the whole life.
     written: u64,
-    writing: Writing,
+    writing: WriteHalf,
 }
 
 /// Called by the ready list on the thread that brings the news.
-struct News<L, M>(Weak<Sender<L, M>>);
+struct SenderWaker<L, M>(Weak<Sender<L, M>>);
 
 impl<L: Link, M: Transmit> Sender<L, M> {
     pub(crate) fn new(link: L, machine: M, ready: Arc<ReadyList>, counters: Arc<SharedCounters>) -> Arc<Self> {
@@ -88,16 +88,16 @@ impl<L: Link, M: Transmit> Sender<L, M> {
             link,
             counters,
             ready,
-            state: Noted::new(State {
+            state: CombiningLock::new(State {
                 machine,
                 drained: Vec::new(),
                 error: None,
                 written: 0,
-                writing: Writing::default(),
+                writing: WriteHalf::default(),
             }),
             is_full: AtomicBool::new(false),
             task: Mutex::new(Waker::noop().clone()),
-            waker: Waker::from(Arc::new(News(Weak::clone(me)))),
+            waker: Waker::from(Arc::new(SenderWaker(Weak::clone(me)))),
         })
     }
 
@@ -141,7 +141,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         };
         drop(state);
         self.read_notes();
-        Ok(moved? != Moved::Nothing)
+        Ok(moved? != WriteProgress::Nothing)
     }
 
     /// D5. The first call ends it: `last_words` is what the machine still does and says, and the peer hears what the
@@ -152,7 +152,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
             last_words(&mut state.machine);
             // The closed connection says the same, if less well.
             for _ in 0..ROUNDS_PER_NEWS {
-                if !matches!(self.round(&mut state, Patience::None), Ok(Moved::Something)) {
+                if !matches!(self.round(&mut state, Patience::None), Ok(WriteProgress::Something)) {
                     break;
                 }
             }
@@ -177,7 +177,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     /// Whether bytes wait for room. Then the caller is the one to be told of it, and not the connection's task, until
     /// [`leave_room`](Self::leave_room).
     pub(crate) fn take_room(&self) -> bool {
-        self.is_full.load(Ordering::Acquire) && self.watch_room(Writing::on_park)
+        self.is_full.load(Ordering::Acquire) && self.watch_room(WriteHalf::on_park)
     }
 
     /// Brings the news that nobody was woken for, where that is worth it. For a thread that is about to sleep, which it
@@ -191,7 +191,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     /// Undoes [`take_room`](Self::take_room).
     pub(crate) fn leave_room(&self) {
         if self.is_full.load(Ordering::Acquire) {
-            self.watch_room(Writing::on_leave);
+            self.watch_room(WriteHalf::on_leave);
         }
     }
 
@@ -208,7 +208,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     }
 
     /// As ordered. A socket that cannot be watched is seen to by the task, which finds the same.
-    fn watch_room(&self, ordered: impl FnOnce(&Writing) -> Option<bool>) -> bool {
+    fn watch_room(&self, ordered: impl FnOnce(&WriteHalf) -> Option<bool>) -> bool {
         let state = self.state.lock();
         let is_done =
             ordered(&state.writing).is_some_and(|is_watched| self.link.watch(Event::Room, is_watched).is_ok());
@@ -217,9 +217,9 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         is_done
     }
 
-    fn round(&self, state: &mut State<M>, patience: Patience) -> io::Result<Moved> {
+    fn round(&self, state: &mut State<M>, patience: Patience) -> io::Result<WriteProgress> {
         if !state.writing.may_write() {
-            return Ok(Moved::Nothing);
+            return Ok(WriteProgress::Nothing);
         }
         let is_due = patience == Patience::None || self.ready.is_pressing(state.machine.patience());
         let has_news = is_due && self.ready.poll_drain(&mut state.drained, &self.waker).is_ready();
@@ -229,11 +229,13 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
         let filled = state.machine.fill(&mut slices);
         if filled == 0 && !self.link.has_unsent() {
-            return Ok(if has_news { Moved::Something } else { Moved::Nothing });
+            return Ok(if has_news { WriteProgress::Something } else { WriteProgress::Nothing });
         }
         let written = match self.link.write(&slices[..filled])? {
-            Sent::Accepted(written) => written,
-            Sent::WantsRoom => return self.note_sent(&mut state.writing, true).map(|()| Moved::Nothing),
+            WriteOutcome::Accepted(written) => written,
+            WriteOutcome::WantsRoom => {
+                return self.note_sent(&mut state.writing, true).map(|()| WriteProgress::Nothing);
+            }
         };
         self.note_sent(&mut state.writing, false)?;
         // Segments go home here, as soon as the kernel has their bytes.
@@ -241,10 +243,10 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         state.written += written as u64;
         let mut turn = NetCounters { writes: 1, bytes_out: written as u64, ..NetCounters::default() };
         self.counters.add(&mut turn);
-        Ok(Moved::Something)
+        Ok(WriteProgress::Something)
     }
 
-    fn note_sent(&self, writing: &mut Writing, wants_room: bool) -> io::Result<()> {
+    fn note_sent(&self, writing: &mut WriteHalf, wants_room: bool) -> io::Result<()> {
         if let Some(is_watched) = writing.on_sent(wants_room) {
             self.link.watch(Event::Room, is_watched)?;
             self.is_full.store(wants_room, Ordering::Release);
@@ -272,8 +274,8 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         let mut has_moved = false;
         for _ in 0..ROUNDS_PER_NEWS {
             match self.round(state, patience) {
-                Ok(Moved::Something) => has_moved = true,
-                Ok(Moved::Nothing) => return has_moved,
+                Ok(WriteProgress::Something) => has_moved = true,
+                Ok(WriteProgress::Nothing) => return has_moved,
                 Err(error) => {
                     state.error = Some(error);
                     break;
@@ -314,12 +316,12 @@ enum Patience {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Moved {
+enum WriteProgress {
     Something,
     Nothing,
 }
 
-impl<L: Link, M: Transmit> Wake for News<L, M> {
+impl<L: Link, M: Transmit> Wake for SenderWaker<L, M> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -332,9 +334,9 @@ impl<L: Link, M: Transmit> Wake for News<L, M> {
 }
 
 /// Channels have news.
-const NEWS: Notes = 1;
+const NEWS: PendingFlags = 1;
 /// The connection's task wants a round.
-const TASK: Notes = 2;
+const TASK: PendingFlags = 2;
 const SLICES_PER_WRITE: usize = 64;
 /// One to write, one to find nothing more, and one in between for what came meanwhile.
 const ROUNDS_PER_NEWS: usize = 3;

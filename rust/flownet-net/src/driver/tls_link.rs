@@ -19,14 +19,14 @@ use std::task::{Context, Poll};
 
 use rustls::{AlertDescription, Error};
 
-use super::link::{Event, Link, Received, Sent};
-use crate::tls::{Incoming, Outgoing, Rest, breach, complaint};
+use super::link::{Event, Link, ReadOutcome, WriteOutcome};
+use crate::tls::{IncomingRecords, OutgoingRecords, RemainingSlices, breach, complaint};
 
 /// See the [module docs](self).
 pub(crate) struct TlsLink<L> {
     link: L,
-    arrived: Mutex<Arrived>,
-    outgoing: Mutex<Outgoing>,
+    arrived: Mutex<ReceivedBytes>,
+    outgoing: Mutex<OutgoingRecords>,
     /// As the outgoing side has it, but read without its lock.
     has_records: AtomicBool,
     /// T4.
@@ -35,18 +35,18 @@ pub(crate) struct TlsLink<L> {
 }
 
 /// Under the receiver's lock.
-struct Arrived {
-    incoming: Incoming,
+struct ReceivedBytes {
+    incoming: IncomingRecords,
     /// The socket was drained by the read that brought what is left, of which the caller was not told.
     is_drained: bool,
 }
 
 impl<L: Link> TlsLink<L> {
     /// Goes on with a session whose ends have proved themselves.
-    pub(crate) fn new(link: L, incoming: Incoming, outgoing: Outgoing) -> Self {
+    pub(crate) fn new(link: L, incoming: IncomingRecords, outgoing: OutgoingRecords) -> Self {
         Self {
             link,
-            arrived: Mutex::new(Arrived { incoming, is_drained: false }),
+            arrived: Mutex::new(ReceivedBytes { incoming, is_drained: false }),
             outgoing: Mutex::new(outgoing),
             has_records: AtomicBool::new(false),
             owes_key: AtomicBool::new(false),
@@ -67,7 +67,7 @@ impl<L: Link> TlsLink<L> {
     }
 
     /// Whether all records are the socket's.
-    fn send(&self, outgoing: &mut Outgoing) -> io::Result<bool> {
+    fn send(&self, outgoing: &mut OutgoingRecords) -> io::Result<bool> {
         loop {
             let unsent = outgoing.unsent();
             self.has_records.store(!unsent.is_empty(), Ordering::Release);
@@ -75,8 +75,8 @@ impl<L: Link> TlsLink<L> {
                 return Ok(true);
             }
             match self.link.write(&[IoSlice::new(unsent)])? {
-                Sent::Accepted(count) => outgoing.advance(count),
-                Sent::WantsRoom => return Ok(false),
+                WriteOutcome::Accepted(count) => outgoing.advance(count),
+                WriteOutcome::WantsRoom => return Ok(false),
             }
         }
     }
@@ -89,7 +89,7 @@ impl<L: Link> TlsLink<L> {
 }
 
 impl<L: Link> Link for TlsLink<L> {
-    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<Received> {
+    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<ReadOutcome> {
         let mut arrived = lock(&self.arrived);
         let mut is_drained = std::mem::take(&mut arrived.is_drained);
         loop {
@@ -99,20 +99,20 @@ impl<L: Link> Link for TlsLink<L> {
             }
             if taken > 0 {
                 arrived.is_drained = is_drained && arrived.incoming.has_some();
-                return Ok(Received::Bytes { count: taken, is_drained: is_drained && !arrived.is_drained });
+                return Ok(ReadOutcome::Bytes { count: taken, is_drained: is_drained && !arrived.is_drained });
             }
             if arrived.incoming.is_closed() {
-                return Ok(Received::Closed);
+                return Ok(ReadOutcome::Closed);
             }
             if is_drained {
-                return Ok(Received::Drained);
+                return Ok(ReadOutcome::Drained);
             }
             match self.link.read(arrived.incoming.room(), &mut [])? {
-                Received::Bytes { count, is_drained: is_all } => {
+                ReadOutcome::Bytes { count, is_drained: is_all } => {
                     arrived.incoming.filled(count);
                     is_drained = is_all;
                 }
-                Received::Closed if !arrived.incoming.is_between_records() => {
+                ReadOutcome::Closed if !arrived.incoming.is_between_records() => {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 nothing => return Ok(nothing),
@@ -120,20 +120,20 @@ impl<L: Link> Link for TlsLink<L> {
         }
     }
 
-    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<WriteOutcome> {
         let mut outgoing = lock(&self.outgoing);
         if !self.send(&mut outgoing)? {
-            return Ok(Sent::WantsRoom);
+            return Ok(WriteOutcome::WantsRoom);
         }
         if self.owes_key.swap(false, Ordering::AcqRel) {
             outgoing.renew_keys().map_err(breach)?;
         }
         // As much as the socket has room for, so that who writes is through as soon as without TLS.
-        let mut rest = Rest::new(slices);
+        let mut rest = RemainingSlices::new(slices);
         loop {
             outgoing.seal(&mut rest).map_err(breach)?;
             if !self.send(&mut outgoing)? || rest.is_empty() {
-                return Ok(Sent::Accepted(rest.taken()));
+                return Ok(WriteOutcome::Accepted(rest.taken()));
             }
         }
     }

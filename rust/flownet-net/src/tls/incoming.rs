@@ -12,11 +12,12 @@ use rustls::{Error, PeerMisbehaved};
 
 use super::keys::Keys;
 use super::record::{
-    self, APPLICATION_DATA, CONTENT_BYTES, HEADER_BYTES, LARGEST_BYTES, OVERHEAD_BYTES, Said, TAG_BYTES, TRAILER_BYTES,
+    self, APPLICATION_DATA, CONTENT_BYTES, ControlMessage, HEADER_BYTES, LARGEST_BYTES, OVERHEAD_BYTES, TAG_BYTES,
+    TRAILER_BYTES,
 };
 
 /// See the [module docs](self).
-pub(crate) struct Incoming {
+pub(crate) struct IncomingRecords {
     keys: Keys,
     bytes: Box<[u8]>,
     /// Records lie from here
@@ -31,7 +32,7 @@ pub(crate) struct Incoming {
     is_closed: bool,
 }
 
-impl Incoming {
+impl IncomingRecords {
     /// Goes on behind `opened`, which was not taken, and nothing follows if it `is_closed`.
     pub(super) fn new(keys: Keys, opened: &[u8], is_closed: bool) -> Self {
         let mut bytes = vec![0; BUFFER_BYTES.max(opened.len())].into_boxed_slice();
@@ -140,9 +141,9 @@ impl Incoming {
                 self.opened = content_at..content_at + content_bytes;
                 self.take_opened(targets);
             }
-            Some(Said::Nothing) => {}
-            Some(Said::Closed) => self.is_closed = true,
-            Some(Said::NextKey { is_ours_asked_for }) => {
+            Some(ControlMessage::Nothing) => {}
+            Some(ControlMessage::Closed) => self.is_closed = true,
+            Some(ControlMessage::NextKey { is_ours_asked_for }) => {
                 self.keys.renew()?;
                 self.is_next_key_asked_for |= is_ours_asked_for;
             }

@@ -15,7 +15,7 @@ use super::keys::Keys;
 use super::record::{self, APPLICATION_DATA, CONTENT_BYTES, HEADER_BYTES, OVERHEAD_BYTES, TRAILER_BYTES};
 
 /// See the [module docs](self).
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingRecords {
     keys: Keys,
     /// R2.
     records_per_key: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Outgoing {
     end: usize,
 }
 
-impl Outgoing {
+impl OutgoingRecords {
     pub(super) fn new(keys: Keys) -> Self {
         let records_per_key = keys.limit();
         Self { keys, records_per_key, bytes: vec![0; BUFFER_BYTES].into_boxed_slice(), sent: 0, end: 0 }
@@ -47,7 +47,7 @@ impl Outgoing {
     }
 
     /// Seals what there is room for. To be called when all is sent.
-    pub(crate) fn seal(&mut self, rest: &mut Rest<'_>) -> Result<(), Error> {
+    pub(crate) fn seal(&mut self, rest: &mut RemainingSlices<'_>) -> Result<(), Error> {
         while let Some(next) = rest.peek() {
             if self.keys.records() + 1 >= self.records_per_key {
                 if self.room() < SPARE_BYTES {
@@ -166,14 +166,14 @@ impl Outgoing {
 type RecordParts<'a> = (&'a mut Keys, [u8; HEADER_BYTES], &'a mut [u8], &'a mut [u8]);
 
 /// What is left of slices.
-pub(crate) struct Rest<'a> {
+pub(crate) struct RemainingSlices<'a> {
     slices: &'a [IoSlice<'a>],
     /// Taken of the first.
     of_first: usize,
     taken: usize,
 }
 
-impl<'a> Rest<'a> {
+impl<'a> RemainingSlices<'a> {
     pub(crate) fn new(slices: &'a [IoSlice<'a>]) -> Self {
         Self { slices, of_first: 0, taken: 0 }
     }

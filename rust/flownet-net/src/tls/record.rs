@@ -40,7 +40,7 @@ pub(super) fn inner(opened: &[u8]) -> Result<(u8, usize), Error> {
 
 /// What is said that is not data.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) enum Said {
+pub(super) enum ControlMessage {
     /// Nothing follows.
     Closed,
     /// What follows is under the next key, and our own next one may be asked for.
@@ -50,14 +50,16 @@ pub(super) enum Said {
 }
 
 /// Reads content of a type other than data.
-pub(super) fn said(kind: u8, content: &[u8]) -> Result<Said, Error> {
+pub(super) fn said(kind: u8, content: &[u8]) -> Result<ControlMessage, Error> {
     match (kind, content) {
-        (ALERT, [_, CLOSE_NOTIFY]) => Ok(Said::Closed),
-        (ALERT, [_, USER_CANCELED]) => Ok(Said::Nothing),
+        (ALERT, [_, CLOSE_NOTIFY]) => Ok(ControlMessage::Closed),
+        (ALERT, [_, USER_CANCELED]) => Ok(ControlMessage::Nothing),
         (ALERT, [_, description]) => Err(Error::AlertReceived(AlertDescription::from(*description))),
         (ALERT, _) => Err(InvalidMessage::MessageTooShort.into()),
         // Behind it the key is another: nothing else is in such a record.
-        (HANDSHAKE, [KEY_UPDATE, 0, 0, 1, asked @ (0 | 1)]) => Ok(Said::NextKey { is_ours_asked_for: *asked == 1 }),
+        (HANDSHAKE, [KEY_UPDATE, 0, 0, 1, asked @ (0 | 1)]) => {
+            Ok(ControlMessage::NextKey { is_ours_asked_for: *asked == 1 })
+        }
         (HANDSHAKE, [KEY_UPDATE, ..]) => Err(InvalidMessage::InvalidKeyUpdate.into()),
         (kind, _) => Err(unexpected(kind)),
     }

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsStream;
 
 use super::record::{self, APPLICATION_DATA, CONTENT_BYTES, HEADER_BYTES};
-use super::{Certificates, Incoming, Outgoing, Rest, Session, Tls};
+use super::{Certificates, IncomingRecords, OutgoingRecords, RemainingSlices, Session, Tls};
 
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
@@ -30,7 +30,7 @@ async fn sessions(suite: SupportedCipherSuite) -> (Session, Session) {
 }
 
 /// One direction whose both ends are ours, and the way back.
-async fn ours() -> ((Incoming, Outgoing), (Incoming, Outgoing)) {
+async fn ours() -> ((IncomingRecords, OutgoingRecords), (IncomingRecords, OutgoingRecords)) {
     let (dialed, accepted) = sessions(SUITES[0]).await;
     let [(_, incoming, outgoing), (_, their_incoming, their_outgoing)] =
         [dialed, accepted].map(|session| session.take_over().unwrap());
@@ -49,21 +49,21 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 /// Seals what there is room for; says how much that was.
-fn seal(outgoing: &mut Outgoing, slices: &[IoSlice<'_>]) -> usize {
-    let mut rest = Rest::new(slices);
+fn seal(outgoing: &mut OutgoingRecords, slices: &[IoSlice<'_>]) -> usize {
+    let mut rest = RemainingSlices::new(slices);
     outgoing.seal(&mut rest).unwrap();
     rest.taken()
 }
 
 /// Takes the records of `outgoing` away.
-fn sent(outgoing: &mut Outgoing) -> Vec<u8> {
+fn sent(outgoing: &mut OutgoingRecords) -> Vec<u8> {
     let records = outgoing.unsent().to_vec();
     outgoing.advance(records.len());
     records
 }
 
 /// All that can be taken.
-fn take_all(incoming: &mut Incoming, records: &[u8]) -> Result<Vec<u8>, Error> {
+fn take_all(incoming: &mut IncomingRecords, records: &[u8]) -> Result<Vec<u8>, Error> {
     let mut taken = Vec::new();
     let mut rest = records;
     loop {
@@ -205,7 +205,7 @@ async fn openssl_and_we_understand_each_other_across_new_keys_of_either() {
 }
 
 /// A record as only an insider could send it.
-fn insider(kind: u8, content: &[u8], outgoing: &mut Outgoing) -> Vec<u8> {
+fn insider(kind: u8, content: &[u8], outgoing: &mut OutgoingRecords) -> Vec<u8> {
     outgoing.say(kind, content).unwrap();
     sent(outgoing)
 }

@@ -9,9 +9,9 @@ use rustls::{Connection, Error, KeyLog, SupportedCipherSuite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
-use super::incoming::Incoming;
+use super::incoming::IncomingRecords;
 use super::keys::{Keys, stands_for};
-use super::outgoing::Outgoing;
+use super::outgoing::OutgoingRecords;
 use super::record_reader::RecordReader;
 use crate::error::HandshakeError;
 
@@ -41,7 +41,7 @@ impl Session {
     }
 
     /// The connection, and those who open and seal its records from now on.
-    pub(crate) fn take_over(self) -> io::Result<(TcpStream, Incoming, Outgoing)> {
+    pub(crate) fn take_over(self) -> io::Result<(TcpStream, IncomingRecords, OutgoingRecords)> {
         let (reader, mut session, [ours, theirs]) = match self.stream {
             TlsStream::Client(stream) => {
                 let (reader, session) = stream.into_inner();
@@ -66,7 +66,11 @@ impl Session {
             }
             Keys::new(suite, secret.clone(), sequence).map_err(breach)
         };
-        Ok((stream, Incoming::new(keys(theirs, found.rx)?, &opened, is_closed), Outgoing::new(keys(ours, found.tx)?)))
+        Ok((
+            stream,
+            IncomingRecords::new(keys(theirs, found.rx)?, &opened, is_closed),
+            OutgoingRecords::new(keys(ours, found.tx)?),
+        ))
     }
 }
 

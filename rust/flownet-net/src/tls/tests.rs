@@ -13,7 +13,7 @@ const HELLO: Hello = Hello { role: Role::Control, features: Features::NONE };
 const TIMEOUT: Duration = DEFAULT_HANDSHAKE_TIMEOUT;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-type Ends = (Result<Stream, HandshakeError>, Result<Stream, HandshakeError>);
+type BothEnds = (Result<Stream, HandshakeError>, Result<Stream, HandshakeError>);
 
 fn secret() -> Secret {
     Secret::from_bytes([7; Secret::BYTES])
@@ -41,12 +41,12 @@ async fn tcp() -> (TcpStream, TcpStream) {
 }
 
 /// What the initiator and the acceptor make of each other.
-async fn meet(initiator: &Credentials, acceptor: &Credentials) -> Ends {
+async fn meet(initiator: &Credentials, acceptor: &Credentials) -> BothEnds {
     let (dialed, accepted) = tcp().await;
     tokio::join!(initiator.initiate(dialed, HELLO, TIMEOUT), acceptor.accept(accepted, HELLO, TIMEOUT))
 }
 
-fn refusals((initiator, acceptor): Ends) -> (String, String) {
+fn refusals((initiator, acceptor): BothEnds) -> (String, String) {
     (initiator.unwrap_err().to_string(), acceptor.unwrap_err().to_string())
 }
 

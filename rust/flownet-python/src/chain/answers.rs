@@ -7,7 +7,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flownet_runtime::mailbox::Bell;
+use flownet_runtime::mailbox::TaskWaker;
 use flownet_runtime::operator::Ticket;
 use pyo3::exceptions::PyBaseException;
 use pyo3::intern;
@@ -23,13 +23,13 @@ pub(super) type Answer = (Ticket, PyResult<Py<PyAny>>);
 #[derive(Debug)]
 pub struct PyAnswers {
     come: Mutex<Vec<Answer>>,
-    bell: Bell,
+    bell: TaskWaker,
     threads: ThreadsOfTask,
 }
 
 impl PyAnswers {
     /// For the task that this bell wakes; whose calls run on a thread of the job.
-    pub(super) fn new(bell: Bell, threads: ThreadsOfTask) -> Self {
+    pub(super) fn new(bell: TaskWaker, threads: ThreadsOfTask) -> Self {
         Self { come: Mutex::default(), bell, threads }
     }
 

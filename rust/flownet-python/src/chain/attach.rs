@@ -22,21 +22,21 @@ use super::switch_interval::SwitchInterval;
 /// The threads of one job that run users' functions in this process.
 #[derive(Debug, Default)]
 pub struct TaskThreads {
-    listed: Mutex<Listed>,
+    listed: Mutex<ThreadList>,
     left: Condvar,
 }
 
 /// All with the process they belong to: a child after a fork has the list and not the threads.
 #[derive(Debug, Default)]
-struct Listed {
-    threads: HashMap<(u32, c_ulong), Seat>,
+struct ThreadList {
+    threads: HashMap<(u32, c_ulong), ThreadRole>,
     /// Threads that look at some of these, and may have to wait for the interpreter for that.
     visitors: Vec<u32>,
 }
 
 /// What a thread is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seat {
+struct ThreadRole {
     task: u32,
     of: StackOf,
 }
@@ -65,7 +65,7 @@ impl ThreadsOfTask {
     }
 
     fn enter(&self, thread: c_ulong, of: StackOf) {
-        let seat = Seat { task: self.task, of };
+        let seat = ThreadRole { task: self.task, of };
         self.threads.enter(thread, seat);
         TaskThreads::of_all_jobs().enter(thread, seat);
     }
@@ -95,7 +95,7 @@ impl TaskThreads {
 
     /// Number of a thread of a task.
     pub(super) fn find(&self, task: u32, of: StackOf) -> Option<c_ulong> {
-        let (process, seat) = (process::id(), Seat { task, of });
+        let (process, seat) = (process::id(), ThreadRole { task, of });
         let listed = self.lock();
         let found = listed.threads.iter().find(|&(&(of, _), seated)| of == process && *seated == seat);
         found.map(|(&(_, thread), _)| thread)
@@ -129,7 +129,7 @@ impl TaskThreads {
         u32::try_from(here.count()).unwrap_or(u32::MAX)
     }
 
-    fn enter(&self, thread: c_ulong, seat: Seat) {
+    fn enter(&self, thread: c_ulong, seat: ThreadRole) {
         self.lock().threads.insert((process::id(), thread), seat);
     }
 
@@ -138,12 +138,12 @@ impl TaskThreads {
         self.left.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Listed> {
+    fn lock(&self) -> MutexGuard<'_, ThreadList> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Listed {
+impl ThreadList {
     fn are_gone(&self) -> bool {
         let mut processes = self.threads.keys().map(|(process, _)| process).chain(&self.visitors);
         !processes.any(|&process| process == process::id())

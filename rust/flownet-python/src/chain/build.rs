@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flownet_rows::{Arriving, Layout, RowsChain};
+use flownet_rows::{Layout, RowInput, RowsChain};
 use flownet_runtime::flame::Stacks;
 use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
 use flownet_runtime::operator::{
-    self as runtime, AsOfJoin, Brake, Entry, Interval, IntervalJoin, IterationHead, IterationTail, Kind, Leaving, Link,
-    Links, OperatorChain, Running, Stage, Target, over_windows,
+    self as runtime, AsOfJoin, Entry, Interval, IntervalJoin, IterationHead, IterationTail, Kind, Link, Links,
+    OperatorChain, OutputEdge, RecordPacer, RunningFold, Stage, Target, over_windows,
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
@@ -22,19 +22,21 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 
 use super::attach::{TaskThreads, ThreadsOfTask};
-use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::function::{Function, is_told};
 use super::keyed::{
-    Accumulate, Aggregate, Aggregation, Collect, Count, Evictor, Extreme, FieldOf, Folding, KeptValues, KeyedBase,
-    Mean, OfWindow, Own, Pairs, Process, Reduce, Results, WindowCalls,
+    Accumulate, Aggregate, Aggregation, Collect, Count, Evictor, Extreme, FieldOf, FoldWithResults, KeptValues,
+    KeyedBase, Mean, OfWindow, OwnFunction, Pairs, Process, Reduce, Results, WindowCalls,
 };
-use super::medium::{PythonChain, PythonMedium};
 use super::meter::Meter;
 use super::objects::{Objects, required};
-use super::operators::{Assigner, Decoded, Filter, FlatMap, Limits, Map, MapAsync, ProcessAll, Timestamps, Until};
+use super::operators::{
+    Assigner, FeedbackDecoder, Filter, FlatMap, Limits, Map, MapAsync, ProcessAll, Timestamps, UntilPredicate,
+};
+use super::record_format::{PythonChain, PythonFormat};
+use super::serializer::{PythonSerializer, Route};
 use super::sinks::{Collect as CollectSink, CustomSink, Lines, Print, WriteFiles};
-use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText, Splits};
+use super::sources::{Collection, Iterable, IteratorOrigin, LineDecoder, ReadText, Script, SocketText, Splits};
 use super::stacks::TaskStacks;
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
 use crate::garbage;
@@ -121,7 +123,7 @@ impl Builder<'_> {
             .collect::<Result<_, _>>()?;
         let exits = (self.task.outputs.iter().enumerate())
             .map(|(output, spec)| {
-                let leaving = Leaving::new(self.exit(py, output, spec)?, output, spec.timestamps);
+                let leaving = OutputEdge::new(self.exit(py, output, spec)?, output, spec.timestamps);
                 Ok(leaving.in_iteration(spec.in_iteration).telling_splits(spec.splits))
             })
             .collect::<Result<_, TaskError>>()?;
@@ -134,19 +136,19 @@ impl Builder<'_> {
             Ok(Entry { side, keyed: input.is_keyed(), stamps })
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
-        let medium = PythonMedium::new(self.known_classes(), self.threads()).with_rows(self.arriving_rows()?);
+        let medium = PythonFormat::new(self.known_classes(), self.threads()).with_rows(self.arriving_rows()?);
         OperatorChain::new(medium, stages, exits, entries, self.rate_limit())
     }
 
     /// What gathers the rows that come to the task, if they are to become objects.
-    fn arriving_rows(&self) -> Result<Option<Arriving>, TaskError> {
+    fn arriving_rows(&self) -> Result<Option<RowInput>, TaskError> {
         let Some(OperatorKind::Rows(RowsKind::ToObjects { input, .. })) =
             self.task.operators.first().map(|head| &head.kind)
         else {
             return Ok(None);
         };
         let layout = Layout::new(flownet_rows::schema(input)?);
-        Arriving::new(&layout.map_err(|error| TaskError::Config(error.to_string()))?).map(Some)
+        RowInput::new(&layout.map_err(|error| TaskError::Config(error.to_string()))?).map(Some)
     }
 
     /// This subtask's part of the rate of the source that heads the chain.
@@ -155,11 +157,11 @@ impl Builder<'_> {
         Some(RateLimit { per_second: per_second / f64::from(self.task.parallelism), unit })
     }
 
-    fn stage(&self, py: Python<'_>, at: usize, operator: &OperatorSpec) -> Result<Stage<PythonMedium>, TaskError> {
+    fn stage(&self, py: Python<'_>, at: usize, operator: &OperatorSpec) -> Result<Stage<PythonFormat>, TaskError> {
         let info = self.info(&operator.name);
         let kind = StageBuilder { builder: self, py, operator, info: &info }.kind()?;
         // The rate is the operator's; its subtasks share it.
-        let brake = operator.brake.map(|rate| Brake::new(rate / f64::from(self.task.parallelism))).transpose()?;
+        let brake = operator.brake.map(|rate| RecordPacer::new(rate / f64::from(self.task.parallelism))).transpose()?;
         Ok(Stage::new(info, kind, self.links(at, operator)?, brake).with_state_of(operator.state_uid()))
     }
 
@@ -194,7 +196,7 @@ impl Builder<'_> {
         Ok(links)
     }
 
-    fn exit(&self, py: Python<'_>, output: usize, spec: &OutputSpec) -> Result<Exit, TaskError> {
+    fn exit(&self, py: Python<'_>, output: usize, spec: &OutputSpec) -> Result<PythonSerializer, TaskError> {
         let from = self.task.operators.iter().find(|operator| operator.id == spec.from_operator);
         let from = from.ok_or_else(|| unknown_operator(spec.from_operator))?;
         let info = self.info(&from.name);
@@ -210,7 +212,7 @@ impl Builder<'_> {
             }
             _ => Route::Any,
         };
-        let exit = Exit::new(output, route, self.sent_classes(), info);
+        let exit = PythonSerializer::new(output, route, self.sent_classes(), info);
         Ok(if from.kind.gives_objects() { exit } else { exit.of_rows() })
     }
 
@@ -242,7 +244,7 @@ struct StageBuilder<'a, 'py> {
 }
 
 impl StageBuilder<'_, '_> {
-    fn kind(&self) -> Result<Kind<PythonMedium>, TaskError> {
+    fn kind(&self) -> Result<Kind<PythonFormat>, TaskError> {
         let info = self.info.clone();
         let lines = |errors| LineDecoder::new(errors, self.meter(), self.info.clone());
         Ok(match &self.operator.kind {
@@ -255,7 +257,8 @@ impl StageBuilder<'_, '_> {
             }
             OperatorKind::FromIterable { makes_its_own, tells_splits } => {
                 let given = self.function()?;
-                let pulled = if *makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
+                let pulled =
+                    if *makes_its_own { IteratorOrigin::MadeBy(given) } else { IteratorOrigin::Iterator(given) };
                 Kind::Source(Box::new(Iterable::new(pulled, *tells_splits, self.meter(), info)))
             }
             OperatorKind::FromSource => {
@@ -313,7 +316,7 @@ impl StageBuilder<'_, '_> {
             }
             OperatorKind::IterationHead { iteration } => {
                 let reader = self.builder.feedback.reader(*iteration, self.builder.task.subtask);
-                let decoded = Decoded::new(self.builder.known_classes(), info);
+                let decoded = FeedbackDecoder::new(self.builder.known_classes(), info);
                 Kind::Operator(Box::new(IterationHead::new(&self.operator.name, reader, decoded)))
             }
             OperatorKind::IterationTail { iteration, memory_bytes, disk_bytes } => {
@@ -321,7 +324,7 @@ impl StageBuilder<'_, '_> {
                 let writer = self.builder.feedback.writer(*iteration, self.builder.task.subtask, limits);
                 let has_function = self.operator.payload != Payload::None;
                 let predicate = has_function.then(|| self.called("filter")).transpose()?;
-                let until = Until::new(predicate, self.builder.sent_classes(), info);
+                let until = UntilPredicate::new(predicate, self.builder.sent_classes(), info);
                 Kind::Operator(Box::new(IterationTail::new(&self.operator.name, writer, until)))
             }
             OperatorKind::Print { prefix } => Kind::Operator(Box::new(Print::new(prefix.as_deref(), info))),
@@ -356,7 +359,7 @@ impl StageBuilder<'_, '_> {
         })
     }
 
-    fn timestamps(&self, watermarks: SplitWatermarks) -> Result<Kind<PythonMedium>, TaskError> {
+    fn timestamps(&self, watermarks: SplitWatermarks) -> Result<Kind<PythonFormat>, TaskError> {
         let functions = self.functions()?;
         let assigner = match (functions.get("assigner")?, functions.get("field")?) {
             (Some(function), _) => Some(Assigner::Function(function)),
@@ -367,7 +370,7 @@ impl StageBuilder<'_, '_> {
     }
 
     /// A fold, running or over windows, whatever it does with records.
-    fn folding(&self, fold: &Fold, window: Option<&WindowSpec>) -> Result<Kind<PythonMedium>, TaskError> {
+    fn folding(&self, fold: &Fold, window: Option<&WindowSpec>) -> Result<Kind<PythonFormat>, TaskError> {
         let functions = self.functions()?;
         let aggregate = |aggregation, field| Aggregate::new(aggregation, self.field(field));
         match fold {
@@ -385,7 +388,9 @@ impl StageBuilder<'_, '_> {
                 self.windows(self.pairs()?, window, &functions)
             }
             Fold::Reduce => self.folded(Reduce(functions.required("fold")?), window, &functions, false),
-            Fold::Aggregate => self.folded(Own::new(self.py, functions.required("fold")?), window, &functions, true),
+            Fold::Aggregate => {
+                self.folded(OwnFunction::new(self.py, functions.required("fold")?), window, &functions, true)
+            }
             Fold::Count => self.folded(Count, window, &functions, true),
             Fold::Sum { field } => self.folded(aggregate(Aggregation::Sum, field), window, &functions, true),
             Fold::Min { field } => self.folded(aggregate(Aggregation::Min, field), window, &functions, true),
@@ -407,16 +412,16 @@ impl StageBuilder<'_, '_> {
         window: Option<&WindowSpec>,
         functions: &Functions<'_>,
         with_key: bool,
-    ) -> Result<Kind<PythonMedium>, TaskError> {
+    ) -> Result<Kind<PythonFormat>, TaskError> {
         match window {
             None => {
                 let results = Results::new(with_key, false, None).telling(functions.told()?);
-                let folding = Folding::new(self.base(), accumulate, results);
-                Ok(Kind::Operator(Box::new(Running::new(folding, self.range()))))
+                let folding = FoldWithResults::new(self.base(), accumulate, results);
+                Ok(Kind::Operator(Box::new(RunningFold::new(folding, self.range()))))
             }
             Some(window) => {
                 let results = self.results(functions, Some(window))?;
-                self.windows(Folding::new(self.base(), accumulate, results), window, functions)
+                self.windows(FoldWithResults::new(self.base(), accumulate, results), window, functions)
             }
         }
     }
@@ -434,12 +439,12 @@ impl StageBuilder<'_, '_> {
         Ok(Results::new(with_key, with_window, process).telling(functions.told()?))
     }
 
-    fn windows<F: runtime::Fold<PythonMedium> + 'static>(
+    fn windows<F: runtime::Fold<PythonFormat> + 'static>(
         &self,
         fold: F,
         window: &WindowSpec,
         functions: &Functions<'_>,
-    ) -> Result<Kind<PythonMedium>, TaskError> {
+    ) -> Result<Kind<PythonFormat>, TaskError> {
         let calls = WindowCalls::new(self.base(), functions.get("gap")?, functions.get("trigger")?);
         Ok(Kind::Operator(over_windows((fold, calls), window, self.range())?))
     }

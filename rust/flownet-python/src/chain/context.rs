@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
 use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::time::{Clock, NO_TIMESTAMP, WallClock};
 use flownet_runtime::window::Window;
@@ -97,7 +97,7 @@ pub struct PyProcessContext {
 struct Current {
     key: Option<Py<PyAny>>,
     state: Option<Py<PyDict>>,
-    at: At,
+    at: CallTime,
     /// The event time of the records that a timer emits, if it works on one that came before.
     as_of_ms: Option<i64>,
     timers: Vec<TimerChange>,
@@ -108,7 +108,7 @@ struct Current {
 
 /// When a call is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct At {
+pub(super) struct CallTime {
     /// Of the record or timer, in event time.
     pub(super) timestamp_ms: i64,
     pub(super) watermark_ms: i64,
@@ -118,7 +118,7 @@ pub(super) struct At {
 
 /// What a call left behind.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct CallEffects {
     /// The mapping, if the call asked for it.
     pub(super) state: Option<Py<PyDict>>,
     pub(super) timers: Vec<TimerChange>,
@@ -136,7 +136,7 @@ impl PyProcessContext {
     }
 
     /// Puts the context on a key, whose mapping is `state` if there is something in it.
-    pub(super) fn enter(&self, key: Option<Py<PyAny>>, state: Option<Py<PyDict>>, at: At) {
+    pub(super) fn enter(&self, key: Option<Py<PyAny>>, state: Option<Py<PyDict>>, at: CallTime) {
         let (timers, sides) = (Vec::new(), Vec::new());
         let current = Current { key, state, at, as_of_ms: None, timers, expires_ms: [None; 2], late: 0, sides };
         let before = self.lock().replace(current);
@@ -155,11 +155,11 @@ impl PyProcessContext {
     }
 
     /// Takes the context off its key.
-    pub(super) fn leave(&self) -> Left {
+    pub(super) fn leave(&self) -> CallEffects {
         let current = self.lock().take();
-        current.map_or_else(Left::default, |current| {
+        current.map_or_else(CallEffects::default, |current| {
             let Current { state, timers, expires_ms, late, sides, .. } = current;
-            Left { state, timers, expires_ms, late, sides }
+            CallEffects { state, timers, expires_ms, late, sides }
         })
     }
 
@@ -189,7 +189,7 @@ impl PyProcessContext {
         &self,
         py: Python<'_>,
         (info, classes): (&OperatorInfo, &KnownClasses),
-        from: &Restored<'_>,
+        from: &RestoredState<'_>,
     ) -> Result<(), TaskError> {
         let items = from.items(BROADCAST)?;
         let own = items.iter().find(|(subtask, _)| *subtask == info.subtask).or(items.first());
@@ -351,7 +351,7 @@ impl PyProcessContext {
     /// The event time of the record, or of the timer of event time.
     fn _event_time_ms(&self) -> PyResult<Option<i64>> {
         self.with(|current| {
-            let At { timestamp_ms, clock, .. } = current.at;
+            let CallTime { timestamp_ms, clock, .. } = current.at;
             Some(timestamp_ms).filter(|at_ms| *at_ms != NO_TIMESTAMP && clock != Some(Clock::Processing))
         })
     }
@@ -359,7 +359,7 @@ impl PyProcessContext {
     /// Has a timer work on a record that came before, at the event time of that record.
     fn _as_of(&self, timestamp_ms: i64) -> PyResult<()> {
         self.with(|current| {
-            current.at = At { timestamp_ms, clock: None, ..current.at };
+            current.at = CallTime { timestamp_ms, clock: None, ..current.at };
             current.as_of_ms = Some(timestamp_ms);
         })
     }

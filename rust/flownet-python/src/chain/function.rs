@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use super::context::PyTaskContext;
 use super::failure::OperatorInfo;
-use super::medium::{EmitEach, Flow};
+use super::record_format::{Collector, EmitEach};
 
 /// What is called with each record.
 pub(super) struct Function {
@@ -18,7 +18,7 @@ pub(super) struct Function {
 }
 
 impl Function {
-    /// A callable, or of a `flownet.record_functions.Function` the method of this name.
+    /// A callable, or of a `flownet.rich_functions.Function` the method of this name.
     pub(super) fn of(given: Bound<'_, PyAny>, method: &str) -> PyResult<Self> {
         if !is_told(&given)? {
             return Ok(Self { function: given.unbind(), object: None });
@@ -36,13 +36,13 @@ impl Function {
     }
 
     /// Emits what the object has left.
-    pub(super) fn finish(&self, info: &OperatorInfo, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    pub(super) fn finish(&self, info: &OperatorInfo, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let Some(object) = &self.object else { return Ok(()) };
-        let py = flow.token;
+        let py = collector.token;
         let failed = |error: PyErr| info.failed(py, &error, None);
         let left = object.bind(py).call_method0(intern!(py, "finish")).map_err(failed)?;
-        flow.timestamp_ms = NO_TIMESTAMP;
-        if left.is_none() { Ok(()) } else { flow.emit_each(&left, failed) }
+        collector.timestamp_ms = NO_TIMESTAMP;
+        if left.is_none() { Ok(()) } else { collector.emit_each(&left, failed) }
     }
 
     pub(super) fn close(&self, py: Python<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
@@ -62,7 +62,7 @@ pub(super) fn methods(inputs: ProcessInputs) -> &'static [&'static str] {
 /// Whether it is an object that is told.
 pub(super) fn is_told(given: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = given.py();
-    let class = py.import(intern!(py, "flownet.record_functions"))?.getattr(intern!(py, "Function"))?;
+    let class = py.import(intern!(py, "flownet.rich_functions"))?.getattr(intern!(py, "Function"))?;
     given.is_instance(&class)
 }
 

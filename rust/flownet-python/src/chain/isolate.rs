@@ -119,10 +119,10 @@ impl From<CastError<'_, '_>> for CopyError {
     }
 }
 
-type Copied<'py, T = PyAny> = Result<Bound<'py, T>, CopyError>;
+type CopyResult<'py, T = PyAny> = Result<Bound<'py, T>, CopyError>;
 
 impl Copier {
-    fn copy<'py>(&mut self, object: &Bound<'py, PyAny>) -> Copied<'py> {
+    fn copy<'py>(&mut self, object: &Bound<'py, PyAny>) -> CopyResult<'py> {
         if is_atom(object) {
             return Ok(object.clone());
         }
@@ -135,7 +135,7 @@ impl Copier {
         Ok(copied)
     }
 
-    fn copy_container<'py>(&mut self, object: &Bound<'py, PyAny>) -> Copied<'py> {
+    fn copy_container<'py>(&mut self, object: &Bound<'py, PyAny>) -> CopyResult<'py> {
         let py = object.py();
         Ok(match kind_of(object)? {
             Kind::Atom => object.clone(),
@@ -160,7 +160,7 @@ impl Copier {
     }
 
     /// Copies an object whose parts are in its `__dict__`, or in these attributes if it has none.
-    fn copy_instance<'py>(&mut self, object: &Bound<'py, PyAny>, fields: &[Py<PyString>]) -> Copied<'py> {
+    fn copy_instance<'py>(&mut self, object: &Bound<'py, PyAny>, fields: &[Py<PyString>]) -> CopyResult<'py> {
         let py = object.py();
         let base = py.get_type::<PyAny>();
         let copied = base.call_method1(intern!(py, "__new__"), (object.get_type(),))?;
@@ -186,7 +186,7 @@ impl Copier {
         items.map(|item| self.copy(&item)).collect()
     }
 
-    fn copy_dict<'py>(&mut self, dict: &Bound<'py, PyDict>) -> Copied<'py, PyDict> {
+    fn copy_dict<'py>(&mut self, dict: &Bound<'py, PyDict>) -> CopyResult<'py, PyDict> {
         if dict.iter().any(|(key, _)| !is_atom(&key)) {
             // A key of the copy must be one of its own, in its place.
             let copied = PyDict::new(dict.py());

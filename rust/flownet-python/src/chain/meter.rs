@@ -4,7 +4,7 @@ use flownet_runtime::TaskError;
 use pyo3::prelude::*;
 
 use super::failure::OperatorInfo;
-use super::medium::Flow;
+use super::record_format::Collector;
 use crate::codec::{SentClasses, encode};
 
 /// Encodes records to see how long they are.
@@ -21,10 +21,14 @@ impl Meter {
     }
 
     /// Hands on a record of a source. False when it was the last for this poll, as of
-    /// [`emit_paced`](flownet_runtime::operator::Flow::emit_paced).
+    /// [`emit_paced`](flownet_runtime::operator::Collector::emit_paced).
     #[inline]
-    pub(super) fn emit<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<bool, TaskError> {
-        flow.emit_paced(record, |record| self.bytes_of(record))
+    pub(super) fn emit<'py>(
+        &mut self,
+        record: Bound<'py, PyAny>,
+        collector: &mut Collector<'_, 'py>,
+    ) -> Result<bool, TaskError> {
+        collector.emit_paced(record, |record| self.bytes_of(record))
     }
 
     fn bytes_of(&mut self, record: &Bound<'_, PyAny>) -> Result<usize, TaskError> {

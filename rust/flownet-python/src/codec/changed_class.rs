@@ -15,7 +15,7 @@ static RESTORED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// How values that name a class by a number are read.
 #[derive(Clone, Debug)]
-pub(super) enum Reading {
+pub(super) enum ClassReading {
     /// As instances of a class that has the fields they were written with.
     As(Arc<Class>),
     /// As instances of a class whose fields have changed.
@@ -24,7 +24,7 @@ pub(super) enum Reading {
     Gone(Arc<str>),
 }
 
-impl Reading {
+impl ClassReading {
     pub(super) fn class(&self) -> Option<&Arc<Class>> {
         match self {
             Self::As(class) => Some(class),
@@ -53,17 +53,17 @@ impl ChangedClass {
         class: Arc<Class>,
         found: &Bound<'_, PyAny>,
         layout: &Layout<'_>,
-    ) -> Result<Reading, CodecError> {
+    ) -> Result<ClassReading, CodecError> {
         let kind = layout.kind()?;
         let written = (layout.identity, kind, layout.in_dict.clone(), layout.in_slots.clone());
         let change = found.call_method1("change_from", written)?;
         let reason = change.getattr("reason")?;
         if reason.is_truthy()? {
-            return Ok(Reading::Gone(reason.extract::<String>()?.into()));
+            return Ok(ClassReading::Gone(reason.extract::<String>()?.into()));
         }
         let names = |names: &[&str]| names.iter().map(|name| PyString::intern(py, name).unbind()).collect();
         let (in_dict, in_slots) = (names(&layout.in_dict), names(&layout.in_slots));
-        Ok(Reading::Changed(Arc::new(Self { class, kind, in_dict, in_slots, change: change.unbind() })))
+        Ok(ClassReading::Changed(Arc::new(Self { class, kind, in_dict, in_slots, change: change.unbind() })))
     }
 
     /// The member of the Enum that is called so now.

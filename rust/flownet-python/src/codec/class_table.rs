@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 
-use super::changed_class::{ChangedClass, Reading, restored};
+use super::changed_class::{ChangedClass, ClassReading, restored};
 use super::class::{Class, KeyRule, Kind, Layout, MAX_DEFINITION_BYTES, definition_number};
 use super::{CodecError, Pickle};
 
@@ -32,7 +32,7 @@ pub struct ClassTable(Mutex<Classes>);
 #[derive(Debug, Default)]
 struct Classes {
     by_type: HashMap<usize, Arc<Class>>,
-    by_number: HashMap<u64, Known>,
+    by_number: HashMap<u64, KnownClass>,
     by_name: HashMap<String, usize>,
     /// Definitions that have not come whole yet.
     arriving: HashMap<u64, Vec<u8>>,
@@ -42,8 +42,8 @@ struct Classes {
 
 /// A class as values name it.
 #[derive(Clone, Debug)]
-struct Known {
-    reading: Reading,
+struct KnownClass {
+    reading: ClassReading,
     /// As it came; none of a class of this process, which is defined by itself. The same class may be defined in another way
     /// by whoever unpickled it, and so have several numbers.
     definition: Option<Arc<[u8]>>,
@@ -71,7 +71,7 @@ impl ClassTable {
         Ok(Arc::clone(classes.by_type.entry(place).or_insert_with(|| Arc::new(described))))
     }
 
-    fn reading(&self, number: u64) -> Result<Reading, CodecError> {
+    fn reading(&self, number: u64) -> Result<ClassReading, CodecError> {
         let known = self.lock().by_number.get(&number).map(|known| known.reading.clone());
         known.ok_or(CodecError::UnknownClass(number))
     }
@@ -79,7 +79,8 @@ impl ClassTable {
     /// The number of a class that is about to be sent.
     fn number(&self, py: Python<'_>, class: &Arc<Class>) -> Result<u64, CodecError> {
         let number = class.number(py)?;
-        let known = || Known { reading: Reading::As(Arc::clone(class)), definition: None, kept_bytes: usize::MAX };
+        let known =
+            || KnownClass { reading: ClassReading::As(Arc::clone(class)), definition: None, kept_bytes: usize::MAX };
         self.lock().by_number.entry(number).or_insert_with(known);
         Ok(number)
     }
@@ -102,14 +103,14 @@ impl ClassTable {
                 if !class.agrees_with(py, definition)? {
                     return Err(CodecError::ClassDiffers { type_name: class.type_name(py) });
                 }
-                Reading::As(class)
+                ClassReading::As(class)
             }
             Some(found) => {
                 kept_bytes -= layout.pickled.len();
                 self.reading_of_restored(py, found, definition)?
             }
         };
-        self.lock().by_number.insert(number, Known { reading, definition: Some(definition.into()), kept_bytes });
+        self.lock().by_number.insert(number, KnownClass { reading, definition: Some(definition.into()), kept_bytes });
         Ok(())
     }
 
@@ -124,15 +125,15 @@ impl ClassTable {
         py: Python<'_>,
         found: Bound<'_, PyAny>,
         definition: &[u8],
-    ) -> Result<Reading, CodecError> {
+    ) -> Result<ClassReading, CodecError> {
         let class = found.getattr("cls")?;
         if class.is_none() {
-            return Ok(Reading::Gone(found.getattr("reason")?.extract::<String>()?.into()));
+            return Ok(ClassReading::Gone(found.getattr("reason")?.extract::<String>()?.into()));
         }
         let class = self.class_of_type(&class.cast_into::<PyType>().map_err(PyErr::from)?)?;
         let is_renamed = found.getattr("renames")?.is_truthy()?;
         if class.agrees_with(py, definition)? && !is_renamed {
-            return Ok(Reading::As(class));
+            return Ok(ClassReading::As(class));
         }
         ChangedClass::reading(py, class, &found, &Layout::read(definition)?)
     }
@@ -184,7 +185,7 @@ impl ClassTable {
             (known, classes.in_state.get(operator).cloned().unwrap_or_default())
         };
         check_names(py, known.iter().filter(|(number, _)| in_state.contains(number)).map(|(_, known)| known))?;
-        let kept = |(number, known): &(u64, Known)| {
+        let kept = |(number, known): &(u64, KnownClass)| {
             let definition = known.definition(py)?;
             let definition = &definition[..definition.len().min(known.kept_bytes)];
             Ok([&[u8::from(in_state.contains(number))], &number.to_le_bytes()[..], definition].concat())
@@ -210,18 +211,18 @@ impl ClassTable {
     }
 }
 
-impl Known {
+impl KnownClass {
     fn definition(&self, py: Python<'_>) -> Result<Vec<u8>, CodecError> {
         match (&self.definition, &self.reading) {
             (Some(definition), _) => Ok(definition.to_vec()),
-            (None, Reading::As(class)) => Ok(class.definition_bytes(py)?.1.to_vec()),
+            (None, ClassReading::As(class)) => Ok(class.definition_bytes(py)?.1.to_vec()),
             (None, _) => Err(CodecError::Malformed("a class that changed and has no definition")),
         }
     }
 }
 
 /// Refuses state with values of two classes of one name: the next run could not tell them apart.
-fn check_names<'a>(py: Python<'_>, known: impl Iterator<Item = &'a Known>) -> Result<(), CodecError> {
+fn check_names<'a>(py: Python<'_>, known: impl Iterator<Item = &'a KnownClass>) -> Result<(), CodecError> {
     let mut by_name: HashMap<&str, &Arc<Class>> = HashMap::new();
     for class in known.filter_map(|known| known.reading.class()) {
         let first = by_name.entry(&class.identity).or_insert(class);
@@ -259,12 +260,12 @@ pub struct SentClasses {
     /// The operator in whose state the values are kept.
     keeper: Option<String>,
     pickle: Pickle,
-    found: HashMap<usize, Found>,
+    found: HashMap<usize, FoundClass>,
     news: Vec<Arc<Class>>,
 }
 
 #[derive(Debug)]
-struct Found {
+struct FoundClass {
     class: Arc<Class>,
     /// Once it is told of.
     number: Option<u64>,
@@ -310,7 +311,7 @@ impl SentClasses {
             return Ok(Arc::clone(&found.class));
         }
         let class = self.table.class_of_type(class)?;
-        self.found.insert(place, Found { class: Arc::clone(&class), number: None });
+        self.found.insert(place, FoundClass { class: Arc::clone(&class), number: None });
         Ok(class)
     }
 
@@ -318,7 +319,7 @@ impl SentClasses {
     #[inline]
     pub(super) fn tell(&mut self, class: &Arc<Class>, py: Python<'_>) -> Result<u64, CodecError> {
         match self.found.get(&(class.class.as_ptr() as usize)) {
-            Some(Found { number: Some(number), .. }) => Ok(*number),
+            Some(FoundClass { number: Some(number), .. }) => Ok(*number),
             _ => self.tell_first(class, py),
         }
     }
@@ -329,7 +330,7 @@ impl SentClasses {
         if let Some(operator) = &self.keeper {
             self.table.note_in_state(operator, number);
         }
-        let found = Found { class: Arc::clone(class), number: Some(number) };
+        let found = FoundClass { class: Arc::clone(class), number: Some(number) };
         self.found.insert(class.class.as_ptr() as usize, found);
         self.news.push(Arc::clone(class));
         Ok(number)
@@ -345,7 +346,7 @@ impl SentClasses {
 pub struct KnownClasses {
     table: Arc<ClassTable>,
     pickle: Pickle,
-    found: RefCell<HashMap<u64, Reading>>,
+    found: RefCell<HashMap<u64, ClassReading>>,
     /// Who it is that decodes.
     pub(super) work: ThreadWork,
 }
@@ -376,7 +377,7 @@ impl KnownClasses {
     }
 
     #[inline]
-    pub(super) fn reading(&self, number: u64) -> Result<Reading, CodecError> {
+    pub(super) fn reading(&self, number: u64) -> Result<ClassReading, CodecError> {
         if let Some(reading) = self.found.borrow().get(&number) {
             return Ok(reading.clone());
         }
@@ -450,9 +451,9 @@ impl PyClassTable {
     #[pyo3(signature = (number, /))]
     fn class_of(&self, py: Python<'_>, number: u64) -> PyResult<Py<PyType>> {
         match self.0.reading(number)? {
-            Reading::As(class) => Ok(class.class.clone_ref(py)),
-            Reading::Changed(changed) => Ok(changed.class.class.clone_ref(py)),
-            Reading::Gone(reason) => Err(CodecError::NotRestored { reason: reason.to_string() }.into()),
+            ClassReading::As(class) => Ok(class.class.clone_ref(py)),
+            ClassReading::Changed(changed) => Ok(changed.class.class.clone_ref(py)),
+            ClassReading::Gone(reason) => Err(CodecError::NotRestored { reason: reason.to_string() }.into()),
         }
     }
 }

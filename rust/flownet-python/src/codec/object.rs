@@ -9,7 +9,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PySet, PyString, PyTuple, PyType};
 
-use super::changed_class::{ChangedClass, Reading};
+use super::changed_class::{ChangedClass, ClassReading};
 use super::class::{Class, Kind};
 use super::decode::Decoder;
 use super::encode::Encoder;
@@ -178,9 +178,9 @@ pub(super) fn decode<'py>(
     depth: usize,
 ) -> Result<Bound<'py, PyAny>, CodecError> {
     let class = match decoder.classes.reading(u64::from_le_bytes(decoder.array()?))? {
-        Reading::As(class) => class,
-        Reading::Changed(changed) => return decode_changed(decoder, py, &changed, by_name, depth),
-        Reading::Gone(reason) => return Err(CodecError::NotRestored { reason: reason.to_string() }),
+        ClassReading::As(class) => class,
+        ClassReading::Changed(changed) => return decode_changed(decoder, py, &changed, by_name, depth),
+        ClassReading::Gone(reason) => return Err(CodecError::NotRestored { reason: reason.to_string() }),
     };
     match &class.kind {
         Kind::Enum { members, .. } if !by_name => {

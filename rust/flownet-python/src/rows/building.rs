@@ -16,7 +16,7 @@ use super::arrow::{PyRowSchema, arrow_error, batches_of};
 use crate::shown;
 
 /// One column.
-pub(super) struct Building {
+pub(super) struct ColumnBuilder {
     field: Field,
     values: Values,
 }
@@ -33,7 +33,7 @@ enum Values {
     Others(Option<Py<PyList>>),
 }
 
-impl Building {
+impl ColumnBuilder {
     pub(super) fn new(field: &Field) -> Self {
         let int = |least, most| Values::Int(Int64Builder::new(), least, most);
         let values = match field.data_type() {

@@ -1,6 +1,6 @@
 //! `collect` of rows: batches to the process of the caller.
 
-use flownet_rows::{Flow, RowRecord, RowsMedium};
+use flownet_rows::{Collector, RowRecord, RowsFormat};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
@@ -23,12 +23,12 @@ impl Collect {
     }
 }
 
-impl Operator<RowsMedium> for Collect {
+impl Operator<RowsFormat> for Collect {
     fn work(&self) -> Work {
         Work::Python
     }
 
-    fn process<'m>(&mut self, record: RowRecord, _: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+    fn process<'m>(&mut self, record: RowRecord, _: &mut Collector<'_, 'm>) -> Result<(), TaskError> {
         let batch = record.into_batch()?;
         Python::attach(|py| {
             let appended = self.target.bind(py).call_method1(intern!(py, "append"), (PyRowBatch(batch),));

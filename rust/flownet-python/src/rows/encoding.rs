@@ -33,11 +33,16 @@ pub(super) struct ParquetWriters {
 }
 
 /// A file: among those of a subtask, the one of this place.
-type Place<'a> = (&'a mut PartFiles, &'a str);
+type FilePosition<'a> = (&'a mut PartFiles, &'a str);
 
 impl Encoding {
     /// Adds rows to a file.
-    pub(super) fn write(&mut self, to: Place<'_>, batch: &RecordBatch, info: &OperatorInfo) -> Result<(), TaskError> {
+    pub(super) fn write(
+        &mut self,
+        to: FilePosition<'_>,
+        batch: &RecordBatch,
+        info: &OperatorInfo,
+    ) -> Result<(), TaskError> {
         match self {
             Self::Csv { delimiter } => write_lines(to, batch, info, |rows| csv(rows, *delimiter)),
             Self::Json => write_lines(to, batch, info, json),
@@ -46,13 +51,13 @@ impl Encoding {
     }
 
     /// Has a file say which columns there would be.
-    pub(super) fn begin(&mut self, to: Place<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
+    pub(super) fn begin(&mut self, to: FilePosition<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
         let Self::Parquet(writers) = self else { return Ok(()) };
         Python::attach(|py| writers.writer(py, to, info).map(drop))
     }
 
     /// Has what is written in Python be whole.
-    pub(super) fn finish(&mut self, (files, place): Place<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
+    pub(super) fn finish(&mut self, (files, place): FilePosition<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
         let Self::Parquet(ParquetWriters { writers, .. }) = self else { return Ok(()) };
         let Some(writer) = writers.remove(place) else { return Ok(()) };
         Python::attach(|py| {
@@ -75,7 +80,7 @@ impl ParquetWriters {
         Self { opens, schema, writers: HashMap::new() }
     }
 
-    fn write(&mut self, to: Place<'_>, batch: &RecordBatch, info: &OperatorInfo) -> Result<(), TaskError> {
+    fn write(&mut self, to: FilePosition<'_>, batch: &RecordBatch, info: &OperatorInfo) -> Result<(), TaskError> {
         Python::attach(|py| {
             let batch = PyRowBatch(RowBatch::new(batch.clone()));
             let written = self.writer(py, to, info)?.call_method1(intern!(py, "write"), (batch,));
@@ -87,7 +92,7 @@ impl ParquetWriters {
     fn writer<'py>(
         &mut self,
         py: Python<'py>,
-        (files, place): Place<'_>,
+        (files, place): FilePosition<'_>,
         info: &OperatorInfo,
     ) -> Result<Bound<'py, PyAny>, TaskError> {
         if let Some(writer) = self.writers.get(place) {
@@ -102,7 +107,7 @@ impl ParquetWriters {
 }
 
 fn write_lines(
-    (files, place): Place<'_>,
+    (files, place): FilePosition<'_>,
     batch: &RecordBatch,
     info: &OperatorInfo,
     lines_of: impl Fn(&RecordBatch) -> Result<Vec<u8>, ArrowError>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flownet_rows::{Foreign, OperatorInfo, OwnFunctions, Partitions, RowsMedium, TaskThread, schema};
+use flownet_rows::{ExternalOperators, OperatorInfo, OwnFunctions, Partitions, RowsFormat, TaskThread, schema};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Kind;
 use flownet_runtime::spec::{OperatorSpec, RowFormat, RowsKind};
@@ -32,13 +32,13 @@ impl PythonForeign<'_> {
     }
 }
 
-impl Foreign for PythonForeign<'_> {
+impl ExternalOperators for PythonForeign<'_> {
     fn stage(
         &self,
         operator: &OperatorSpec,
         kind: &RowsKind,
         info: &OperatorInfo,
-    ) -> Result<Kind<RowsMedium>, TaskError> {
+    ) -> Result<Kind<RowsFormat>, TaskError> {
         let info = chain::OperatorInfo::of_rows(info);
         if let RowsKind::WriteFiles { input, path, format, delimiter, header, partition_by } = kind {
             let (partitions, levels, written) = match (&**partition_by, schema(input)?) {

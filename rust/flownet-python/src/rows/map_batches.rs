@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
-use flownet_rows::{Flow, RowBatch, RowRecord, RowsMedium};
+use flownet_rows::{Collector, RowBatch, RowRecord, RowsFormat};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
@@ -56,12 +56,12 @@ impl MapBatches {
     }
 }
 
-impl Operator<RowsMedium> for MapBatches {
+impl Operator<RowsFormat> for MapBatches {
     fn work(&self) -> Work {
         Work::Python
     }
 
-    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+    fn process<'m>(&mut self, record: RowRecord, collector: &mut Collector<'_, 'm>) -> Result<(), TaskError> {
         let RowBatch { columns, times, nanos } = record.into_batch()?;
         let rows = columns.num_rows();
         let columns = self.call(columns)?;
@@ -71,7 +71,7 @@ impl Operator<RowsMedium> for MapBatches {
         // Which row came of which is known only where none came or went.
         let is_one_to_one = columns.num_rows() == rows;
         let (times, nanos) = (times.filter(|_| is_one_to_one), nanos.filter(|_| is_one_to_one));
-        flow.emit(RowRecord::Batch(RowBatch { columns, times, nanos }))
+        collector.emit(RowRecord::Batch(RowBatch { columns, times, nanos }))
     }
 
     fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
-use flownet_rows::{Grouped, OwnAggregation, OwnFunctions, RowBatch};
+use flownet_rows::{OwnAggregation, OwnFunctions, RowBatch, RowGroups};
 use flownet_runtime::TaskError;
 use flownet_runtime::work::{ThreadWork, Work};
 use pyo3::prelude::*;
@@ -30,7 +30,7 @@ impl OwnAggregates {
     fn call(
         &self,
         (aggregation, function): (&OwnAggregation, &str),
-        (rows, groups): (RecordBatch, Option<Grouped>),
+        (rows, groups): (RecordBatch, Option<RowGroups>),
         (schema, wanted): (&SchemaRef, usize),
     ) -> Result<RecordBatch, TaskError> {
         let given = rows.num_rows();
@@ -84,7 +84,7 @@ impl OwnFunctions for OwnAggregates {
         &self,
         aggregation: &OwnAggregation,
         values: RecordBatch,
-        groups: Grouped,
+        groups: RowGroups,
     ) -> Result<RecordBatch, TaskError> {
         let wanted = (aggregation.state(), groups.count);
         self.call((aggregation, "accumulate"), (values, Some(groups)), wanted)
@@ -94,7 +94,7 @@ impl OwnFunctions for OwnAggregates {
         &self,
         aggregation: &OwnAggregation,
         states: RecordBatch,
-        groups: Grouped,
+        groups: RowGroups,
     ) -> Result<RecordBatch, TaskError> {
         let wanted = (aggregation.state(), groups.count);
         self.call((aggregation, "merge"), (states, Some(groups)), wanted)

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_schema::{Field, Schema};
 use flownet_rows::{
-    AggregateColumn, Aggregations, Carried, JoinSchemas, Layout, Step, Steps, output_schema, time_column, twice,
+    AggregateColumn, Aggregations, BoundSteps, JoinColumns, JoinSchemas, Layout, Step, output_schema, time_column,
+    twice,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -81,7 +82,7 @@ fn unknown_type(name: &str, wanted: &str) -> PyErr {
 /// The schema behind these steps.
 #[pyfunction]
 pub(crate) fn rows_after_steps(schema: &Bound<'_, PyRowSchema>, steps: Plain<Vec<Step>>) -> PyResult<PyRowSchema> {
-    let steps = Steps::new(&steps.0, Arc::clone(&schema.get().0)).map_err(value_error)?;
+    let steps = BoundSteps::new(&steps.0, Arc::clone(&schema.get().0)).map_err(value_error)?;
     // A cast may have made a type deeper.
     check_type_levels(steps.schema()).map_err(value_error)?;
     Ok(PyRowSchema(Arc::clone(steps.schema())))
@@ -114,7 +115,7 @@ pub(crate) fn rows_after_join(
     let (left, right) = ((&*left.0.get().0, &*left.1), (&*right.0.get().0, &*right.1));
     let JoinSchemas { left, right, shown, output, kept } =
         JoinSchemas::new(left, right, suffix, right_may_miss, right_is_whole).map_err(value_error)?;
-    let side = |Carried { columns, schema }| (columns, PyRowSchema(schema));
+    let side = |JoinColumns { columns, schema }| (columns, PyRowSchema(schema));
     Ok((side(left), side(right), shown, PyRowSchema(output), kept))
 }
 

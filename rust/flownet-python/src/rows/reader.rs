@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
-use flownet_rows::{BATCH_ROWS, Flow, RowBatch, RowRecord};
+use flownet_rows::{BATCH_ROWS, Collector, RowBatch, RowRecord};
 use flownet_runtime::{TaskError, TaskMetrics};
 
 use super::conform::conform;
@@ -34,7 +34,7 @@ impl Reader {
     pub(super) fn next(
         &mut self,
         schema: &SchemaRef,
-        flow: &mut Flow<'_, '_>,
+        collector: &mut Collector<'_, '_>,
         refused: impl Fn(String) -> TaskError,
     ) -> Result<Option<RecordBatch>, TaskError> {
         loop {
@@ -47,7 +47,7 @@ impl Reader {
                 return Ok(Some(next));
             }
             let Some(stream) = &mut self.stream else { return Ok(None) };
-            let Some(batch) = flow.idle_unless_at_work(|| stream.next()) else {
+            let Some(batch) = collector.idle_unless_at_work(|| stream.next()) else {
                 self.stream = None;
                 return Ok(None);
             };
@@ -59,7 +59,7 @@ impl Reader {
             if skipped < rows {
                 self.batch = Some((batch, skipped as usize));
             }
-            flow.cancel().check()?;
+            collector.cancel().check()?;
         }
     }
 }
@@ -68,12 +68,12 @@ impl Reader {
 pub(super) fn emit(
     batch: RecordBatch,
     metrics: Option<&TaskMetrics>,
-    flow: &mut Flow<'_, '_>,
+    collector: &mut Collector<'_, '_>,
 ) -> Result<(), TaskError> {
     if let Some(metrics) = metrics {
         metrics.add_records_in(1);
         metrics.count_rows_in(batch.num_rows() as u64);
     }
     let bytes = batch.get_array_memory_size();
-    flow.emit_paced(RowRecord::Batch(RowBatch::new(batch)), |_| Ok(bytes)).map(drop)
+    collector.emit_paced(RowRecord::Batch(RowBatch::new(batch)), |_| Ok(bytes)).map(drop)
 }

@@ -1,8 +1,8 @@
 //! `sink_to` of rows: batches to a sink of the user.
 
-use flownet_rows::{Flow, RowRecord, RowsMedium};
+use flownet_rows::{Collector, RowRecord, RowsFormat};
 use flownet_runtime::operator::Operator;
-use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
 use flownet_runtime::work::Work;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::arrow::PyRowBatch;
-use crate::chain::{OperatorInfo, UserSink, Written};
+use crate::chain::{OperatorInfo, UserSink, WriteCounter};
 
 /// Hands on each batch as a record of its own.
 pub(super) struct SinkTo {
@@ -20,17 +20,17 @@ pub(super) struct SinkTo {
     /// Makes that of a batch.
     gives: Option<Py<PyAny>>,
     info: OperatorInfo,
-    written: Written,
+    written: WriteCounter,
 }
 
 impl SinkTo {
     pub(super) fn new(sink: Py<PyAny>, format: &str, info: OperatorInfo) -> Self {
         let sink = UserSink::new(sink, info.clone());
-        Self { sink, format: format.to_owned(), gives: None, info, written: Written::default() }
+        Self { sink, format: format.to_owned(), gives: None, info, written: WriteCounter::default() }
     }
 }
 
-impl Operator<RowsMedium> for SinkTo {
+impl Operator<RowsFormat> for SinkTo {
     fn work(&self) -> Work {
         Work::Python
     }
@@ -44,7 +44,7 @@ impl Operator<RowsMedium> for SinkTo {
         })
     }
 
-    fn process<'m>(&mut self, record: RowRecord, _: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+    fn process<'m>(&mut self, record: RowRecord, _: &mut Collector<'_, 'm>) -> Result<(), TaskError> {
         let batch = record.into_batch()?;
         let Some(gives) = self.gives.as_ref().filter(|_| !batch.is_empty()) else { return Ok(()) };
         self.written.add(batch.len());
@@ -55,7 +55,7 @@ impl Operator<RowsMedium> for SinkTo {
         })
     }
 
-    fn commit(&mut self, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn commit(&mut self, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         Python::attach(|py| self.sink.commit(py))
     }
 
@@ -63,7 +63,7 @@ impl Operator<RowsMedium> for SinkTo {
         Python::attach(|py| self.sink.snapshot(py, to))
     }
 
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
         Python::attach(|py| self.sink.restore(py, from))
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_schema::{ArrowError, SchemaRef};
-use flownet_rows::{Flow, RowsMedium, TimeBounds};
+use flownet_rows::{Collector, RowsFormat, TimeBounds};
 use flownet_runtime::operator::Source;
-use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::work::Work;
@@ -65,18 +65,18 @@ impl FromArrow {
     }
 
     /// Tells the operators downstream that no row from here on is before some time, if it is later than the last told.
-    fn tell_bound(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn tell_bound(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let bound_ms = self.bounds.as_ref().and_then(|bounds| bounds.from_row(self.position));
         if bound_ms <= self.told_ms {
             return Ok(());
         }
         self.told_ms = bound_ms;
         let signal = bound_ms.map(|time_ms| SplitSignal::NotBefore { split: 0, time_ms });
-        signal.map_or(Ok(()), |signal| flow.tell_split(signal))
+        signal.map_or(Ok(()), |signal| collector.tell_split(signal))
     }
 }
 
-impl Source<RowsMedium> for FromArrow {
+impl Source<RowsFormat> for FromArrow {
     fn work(&self) -> Work {
         Work::Python
     }
@@ -101,16 +101,16 @@ impl Source<RowsMedium> for FromArrow {
         })
     }
 
-    fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm>) -> Result<SourceStatus, TaskError> {
-        self.tell_bound(flow)?;
+    fn emit<'m>(&mut self, collector: &mut Collector<'_, 'm>) -> Result<SourceStatus, TaskError> {
+        self.tell_bound(collector)?;
         let Self { reader, schema, position, info, .. } = self;
         let Some(reader) = reader else { return Ok(SourceStatus::Finished) };
         let refused = |message: String| {
             info.refused("ValueError", format!("batch behind row {position} of the stream: {message}"), None)
         };
-        let Some(batch) = reader.next(schema, flow, refused)? else { return Ok(SourceStatus::Finished) };
+        let Some(batch) = reader.next(schema, collector, refused)? else { return Ok(SourceStatus::Finished) };
         *position += batch.num_rows() as u64;
-        emit(batch, self.metrics.as_deref(), flow)?;
+        emit(batch, self.metrics.as_deref(), collector)?;
         Ok(SourceStatus::More)
     }
 
@@ -124,7 +124,7 @@ impl Source<RowsMedium> for FromArrow {
         Ok(())
     }
 
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
         let parallelism = self.info.parallelism();
         if !from.is_of_as_many(POSITION, parallelism) {
             let reason = format!(

@@ -12,9 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use flownet_rows::{Flow, RowsMedium};
+use flownet_rows::{Collector, RowsFormat};
 use flownet_runtime::operator::Source;
-use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_block};
+use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_block};
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::work::Work;
@@ -86,7 +86,7 @@ const OPEN_AT_ONCE: usize = 8;
 const STATE: &str = "files";
 
 /// Of a split who read it, what it is called, whether it has ended, and how many of its rows were emitted.
-type Kept = (u32, (String, u64, Option<u64>), bool, u64);
+type SplitState = (u32, (String, u64, Option<u64>), bool, u64);
 
 impl FileSplits {
     pub(super) fn new(assignment: Py<PyAny>, schema: SchemaRef, info: OperatorInfo) -> Self {
@@ -134,25 +134,25 @@ impl FileSplits {
     }
 
     /// Announces all splits, read or not, and what is known of their times.
-    fn announce(&self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        flow.tell_split(SplitSignal::Among(u32::try_from(self.splits.len()).unwrap_or(u32::MAX)))?;
+    fn announce(&self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        collector.tell_split(SplitSignal::Among(u32::try_from(self.splits.len()).unwrap_or(u32::MAX)))?;
         (0..).zip(&self.splits).try_for_each(|(split, Split { lower_bound_ms, .. })| match *lower_bound_ms {
-            Some(time_ms) => flow.tell_split(SplitSignal::NotBefore { split, time_ms }),
+            Some(time_ms) => collector.tell_split(SplitSignal::NotBefore { split, time_ms }),
             None => Ok(()),
         })
     }
 
     /// The split to read next: the one that is wanted downstream, if it is open or may be opened; else the first that is
     /// open, or the first of all. None when all have ended.
-    fn next_split(&self, flow: &Flow<'_, '_>) -> Option<u32> {
-        let wanted = if self.follows_time { flow.wanted_split() } else { None };
+    fn next_split(&self, collector: &Collector<'_, '_>) -> Option<u32> {
+        let wanted = if self.follows_time { collector.wanted_split() } else { None };
         let may_read = |split: &u32| self.open.contains_key(split) || self.open.len() < OPEN_AT_ONCE;
         let wanted = wanted.filter(|split| self.left.contains(split)).filter(may_read);
         wanted.or_else(|| self.open.keys().next().copied()).or_else(|| self.left.first().copied())
     }
 }
 
-impl Source<RowsMedium> for FileSplits {
+impl Source<RowsFormat> for FileSplits {
     fn work(&self) -> Work {
         Work::Python
     }
@@ -167,18 +167,18 @@ impl Source<RowsMedium> for FileSplits {
         })
     }
 
-    fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm>) -> Result<SourceStatus, TaskError> {
+    fn emit<'m>(&mut self, collector: &mut Collector<'_, 'm>) -> Result<SourceStatus, TaskError> {
         if !self.has_splits {
             Python::attach(|py| self.begin(py))?;
         }
-        let Some(current) = self.next_split(flow) else { return Ok(SourceStatus::Finished) };
+        let Some(current) = self.next_split(collector) else { return Ok(SourceStatus::Finished) };
         if self.told.is_none() {
             let names = self.splits.iter().map(|split| split.name.to_string());
             self.metrics.iter().for_each(|metrics| metrics.late_splits().name(0, names.clone()));
-            self.announce(flow)?;
+            self.announce(collector)?;
         }
         if self.told.replace(current) != Some(current) {
-            flow.tell_split(SplitSignal::Of(current))?;
+            collector.tell_split(SplitSignal::Of(current))?;
         }
         let mut reader = match self.open.remove(&current) {
             Some(reader) => reader,
@@ -190,13 +190,13 @@ impl Source<RowsMedium> for FileSplits {
             let message = format!("batch behind row {} of {}: {said}", split.position, split.name.path);
             self.info.refused("ValueError", message, None)
         };
-        if let Some(batch) = reader.next(&self.schema, flow, refused)? {
+        if let Some(batch) = reader.next(&self.schema, collector, refused)? {
             self.open.insert(current, reader);
             self.splits[current as usize].position += batch.num_rows() as u64;
-            emit(batch, self.metrics.as_deref(), flow)?;
+            emit(batch, self.metrics.as_deref(), collector)?;
         } else {
             self.left.remove(&current);
-            flow.tell_split(SplitSignal::Ended(current))?;
+            collector.tell_split(SplitSignal::Ended(current))?;
         }
         Ok(if self.left.is_empty() { SourceStatus::Finished } else { SourceStatus::More })
     }
@@ -213,8 +213,8 @@ impl Source<RowsMedium> for FileSplits {
         Ok(())
     }
 
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
-        let (mut before, mut reading, mut kept, mut last) = (0, Vec::new(), Vec::<Kept>::new(), None);
+    fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
+        let (mut before, mut reading, mut kept, mut last) = (0, Vec::new(), Vec::<SplitState>::new(), None);
         for (subtask, mut item) in from.items(STATE)? {
             if last.replace(subtask) == Some(subtask) {
                 kept.push(take_split(subtask, &mut item)?);
@@ -260,7 +260,7 @@ fn put_split(name: &Name, has_ended: bool, position: u64) -> Vec<u8> {
     item
 }
 
-fn take_split(subtask: u32, item: &mut Input<'_>) -> Result<Kept, TaskError> {
+fn take_split(subtask: u32, item: &mut Input<'_>) -> Result<SplitState, TaskError> {
     let has_ended = item.byte()? != 0;
     let path = String::from_utf8_lossy(item.block()?).into_owned();
     let (bytes, part) = (item.varint()?, item.varint()?.checked_sub(1));

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDelta, PyDict, PyList, PyString, PyTuple};
 
 use super::arrow::{PyRowBatch, arrow_error};
-use crate::chain::{Flow, OperatorInfo, PythonMedium};
+use crate::chain::{Collector, OperatorInfo, PythonFormat};
 
 /// Makes a dict or a tuple of each row.
 pub(crate) struct ToObjects {
@@ -52,18 +52,18 @@ impl ToObjects {
     }
 }
 
-impl Operator<PythonMedium> for ToObjects {
+impl Operator<PythonFormat> for ToObjects {
     fn work(&self) -> Work {
         Work::Rust
     }
 
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let py = flow.token;
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
+        let py = collector.token;
         let failed = |error: PyErr| self.info.failed(py, &error, None);
         let batch = record.cast::<PyRowBatch>().map_err(|error| failed(error.into()))?.get();
         for (row, object) in self.objects(py, batch).map_err(failed)?.into_iter().enumerate() {
             let timestamp_ms = batch.0.times.as_ref().map_or(NO_TIMESTAMP, |times| times[row]);
-            flow.emit_at(timestamp_ms, object)?;
+            collector.emit_at(timestamp_ms, object)?;
         }
         Ok(())
     }

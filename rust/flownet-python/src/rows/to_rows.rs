@@ -14,8 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::arrow::{PyRowBatch, arrow_error};
-use super::building::Building;
-use crate::chain::{Flow, OperatorInfo, PythonMedium};
+use super::building::ColumnBuilder;
+use crate::chain::{Collector, OperatorInfo, PythonFormat};
 
 /// Most records that become rows at a time: a window may fire millions at once.
 const GATHER_RECORDS: usize = 4096;
@@ -24,7 +24,7 @@ const GATHER_RECORDS: usize = 4096;
 pub(crate) struct ToRows {
     schema: SchemaRef,
     info: OperatorInfo,
-    columns: Vec<Building>,
+    columns: Vec<ColumnBuilder>,
     names: Vec<Py<PyString>>,
     /// Finds the values of a record that is neither dict nor tuple.
     values_of: Option<Py<PyAny>>,
@@ -34,7 +34,7 @@ pub(crate) struct ToRows {
 
 impl ToRows {
     pub(crate) fn new(schema: SchemaRef, info: OperatorInfo) -> Self {
-        let columns = schema.fields().iter().map(|field| Building::new(field)).collect();
+        let columns = schema.fields().iter().map(|field| ColumnBuilder::new(field)).collect();
         Self { schema, info, columns, names: Vec::new(), values_of: None, times: Vec::new() }
     }
 
@@ -66,15 +66,15 @@ impl ToRows {
         Ok(values_of.bind(py).call1((record, names))?.cast_into()?)
     }
 
-    fn leave(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn leave(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.times.is_empty() {
             return Ok(());
         }
-        let py = flow.token;
+        let py = collector.token;
         let rows = self.rows(py).and_then(|rows| Bound::new(py, PyRowBatch(rows)));
         let rows = rows.map_err(|error| self.info.failed(py, &error, None))?;
         // Each row has its own.
-        flow.emit_at(NO_TIMESTAMP, rows.into_any())
+        collector.emit_at(NO_TIMESTAMP, rows.into_any())
     }
 
     fn rows(&mut self, py: Python<'_>) -> PyResult<RowBatch> {
@@ -87,7 +87,7 @@ impl ToRows {
     }
 }
 
-impl Operator<PythonMedium> for ToRows {
+impl Operator<PythonFormat> for ToRows {
     fn work(&self) -> Work {
         Work::Rust
     }
@@ -99,28 +99,28 @@ impl Operator<PythonMedium> for ToRows {
         Ok(())
     }
 
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
         self.push(&record)?;
-        self.times.push(flow.timestamp_ms);
-        if self.times.len() < GATHER_RECORDS { Ok(()) } else { self.leave(flow) }
+        self.times.push(collector.timestamp_ms);
+        if self.times.len() < GATHER_RECORDS { Ok(()) } else { self.leave(collector) }
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.leave(flow)
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.leave(collector)
     }
 
     /// What came before it leaves before it.
-    fn on_watermark(&mut self, _: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.leave(flow)
+    fn on_watermark(&mut self, _: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.leave(collector)
     }
 
     /// A batch is of one split: whoever makes watermarks by split takes its rows together.
-    fn on_split(&mut self, _: SplitSignal, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.leave(flow)
+    fn on_split(&mut self, _: SplitSignal, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.leave(collector)
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.leave(flow)
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.leave(collector)
     }
 
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {

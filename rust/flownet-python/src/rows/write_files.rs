@@ -2,13 +2,13 @@
 //! as those of objects do; or into files of partitions, in folders below that one.
 
 use arrow_array::RecordBatch;
-use flownet_rows::{Flow, PartitionError, Partitions, RowRecord, RowsMedium};
+use flownet_rows::{Collector, PartitionError, Partitions, RowRecord, RowsFormat};
 use flownet_runtime::operator::Operator;
-use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
 use flownet_runtime::{TaskContext, TaskError};
 
 use super::encoding::Encoding;
-use crate::chain::{NO_PARTITION, OperatorInfo, PartFiles, Written};
+use crate::chain::{NO_PARTITION, OperatorInfo, PartFiles, WriteCounter};
 
 /// Files that are written side by side: a worker with eight subtasks stays below the thousand that systems let it have.
 const MOST_OPEN: usize = 48;
@@ -21,7 +21,7 @@ pub(super) struct WriteFiles {
     /// Places of files that were begun and are not complete; the one that was written last is the last.
     open: Vec<String>,
     info: OperatorInfo,
-    written: Written,
+    written: WriteCounter,
 }
 
 impl WriteFiles {
@@ -31,7 +31,7 @@ impl WriteFiles {
         partitions: Option<Partitions>,
         info: OperatorInfo,
     ) -> Self {
-        Self { files, encoding, partitions, open: Vec::new(), info, written: Written::default() }
+        Self { files, encoding, partitions, open: Vec::new(), info, written: WriteCounter::default() }
     }
 
     fn write(&mut self, place: &str, batch: &RecordBatch) -> Result<(), TaskError> {
@@ -80,13 +80,13 @@ impl WriteFiles {
     }
 }
 
-impl Operator<RowsMedium> for WriteFiles {
+impl Operator<RowsFormat> for WriteFiles {
     fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
         self.files.open(cx)
     }
 
-    fn process<'m>(&mut self, record: RowRecord, _: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+    fn process<'m>(&mut self, record: RowRecord, _: &mut Collector<'_, 'm>) -> Result<(), TaskError> {
         let batch = record.into_batch()?.columns;
         self.written.add(batch.num_rows());
         if batch.num_rows() == 0 {
@@ -102,7 +102,7 @@ impl Operator<RowsMedium> for WriteFiles {
         Ok(())
     }
 
-    fn commit(&mut self, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn commit(&mut self, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if !self.files.has_checkpoints() && self.partitions.is_none() {
             // A file of no rows says which columns there would have been.
             self.turn_to(NO_PARTITION)?;
@@ -117,7 +117,7 @@ impl Operator<RowsMedium> for WriteFiles {
         self.files.snapshot(to)
     }
 
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
         self.files.restore(from)
     }
 

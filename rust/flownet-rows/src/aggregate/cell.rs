@@ -10,7 +10,7 @@ use flownet_runtime::varint::{put_varint, take_varint, unzigzag, zigzag};
 
 use crate::event_time::{put_time, take_time};
 use crate::floats::{self, Float};
-use crate::lane::Scalar;
+use crate::physical_type::Scalar;
 
 /// What some values come to.
 pub(crate) trait Cell: Default + Send + Sync + 'static {
@@ -34,7 +34,7 @@ pub(crate) trait Finish: Cell {
 }
 
 /// Takes values of this type.
-pub(crate) trait Takes<V>: Cell {
+pub(crate) trait Accumulates<V>: Cell {
     /// Adds one, of this time.
     fn take(&mut self, value: V, at: ExactTime);
 }
@@ -72,7 +72,7 @@ impl Finish for Count {
     }
 }
 
-impl<V> Takes<V> for Count {
+impl<V> Accumulates<V> for Count {
     #[inline]
     fn take(&mut self, _: V, _: ExactTime) {
         self.0 += 1;
@@ -108,14 +108,14 @@ impl<const SIGNED: bool> Finish for SumInt<SIGNED> {
     }
 }
 
-impl<const SIGNED: bool> Takes<i64> for SumInt<SIGNED> {
+impl<const SIGNED: bool> Accumulates<i64> for SumInt<SIGNED> {
     #[inline]
     fn take(&mut self, value: i64, _: ExactTime) {
         self.0 += i128::from(value);
     }
 }
 
-impl<const SIGNED: bool> Takes<u64> for SumInt<SIGNED> {
+impl<const SIGNED: bool> Accumulates<u64> for SumInt<SIGNED> {
     #[inline]
     fn take(&mut self, value: u64, _: ExactTime) {
         self.0 += i128::from(value);
@@ -159,7 +159,7 @@ impl Finish for SumDecimal {
 /// One more than the greatest of 38 digits, which are as many as there are.
 const MOST_DECIMAL: u128 = 10u128.pow(38);
 
-impl Takes<i128> for SumDecimal {
+impl Accumulates<i128> for SumDecimal {
     #[inline]
     fn take(&mut self, value: i128, _: ExactTime) {
         self.0 = self.0.wrapping_add(i256::from_i128(value));
@@ -211,7 +211,7 @@ impl Finish for SumFloat {
     }
 }
 
-impl Takes<f64> for SumFloat {
+impl Accumulates<f64> for SumFloat {
     #[inline]
     fn take(&mut self, value: f64, _: ExactTime) {
         self.add(value);
@@ -278,7 +278,7 @@ impl<S: Sum> Finish for Mean<S> {
     }
 }
 
-impl<V, S: Sum + Takes<V>> Takes<V> for Mean<S> {
+impl<V, S: Sum + Accumulates<V>> Accumulates<V> for Mean<S> {
     #[inline]
     fn take(&mut self, value: V, at: ExactTime) {
         self.sum.take(value, at);
@@ -326,7 +326,7 @@ impl<const ROOT: bool> Finish for Spread<ROOT> {
     }
 }
 
-impl<const ROOT: bool> Takes<f64> for Spread<ROOT> {
+impl<const ROOT: bool> Accumulates<f64> for Spread<ROOT> {
     #[inline]
     fn take(&mut self, value: f64, _: ExactTime) {
         self.count += 1;
@@ -337,7 +337,7 @@ impl<const ROOT: bool> Takes<f64> for Spread<ROOT> {
 }
 
 /// A value that cells keep.
-pub(crate) trait Kept: Send + Sync + Sized + 'static {
+pub(crate) trait CellValue: Send + Sync + Sized + 'static {
     /// Whether it is less than another. What is no number is neither less nor greater, and all numbers go before it.
     #[inline]
     fn is_before(&self, other: &Self, greatest: bool) -> bool {
@@ -356,7 +356,7 @@ pub(crate) trait Kept: Send + Sync + Sized + 'static {
     }
 }
 
-impl Kept for i64 {
+impl CellValue for i64 {
     #[inline]
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
@@ -375,7 +375,7 @@ impl Kept for i64 {
     }
 }
 
-impl Kept for u64 {
+impl CellValue for u64 {
     #[inline]
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
@@ -394,7 +394,7 @@ impl Kept for u64 {
     }
 }
 
-impl Kept for i128 {
+impl CellValue for i128 {
     #[inline]
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
@@ -413,7 +413,7 @@ impl Kept for i128 {
     }
 }
 
-impl Kept for f64 {
+impl CellValue for f64 {
     #[inline]
     fn is_before(&self, other: &Self, greatest: bool) -> bool {
         if other.is_nan() {
@@ -443,7 +443,7 @@ impl Kept for f64 {
     }
 }
 
-impl Kept for Box<[u8]> {
+impl CellValue for Box<[u8]> {
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
     }
@@ -474,7 +474,7 @@ impl<K, const GREATEST: bool> Default for Extreme<K, GREATEST> {
     }
 }
 
-impl<K: Kept, const GREATEST: bool> Cell for Extreme<K, GREATEST> {
+impl<K: CellValue, const GREATEST: bool> Cell for Extreme<K, GREATEST> {
     fn merge(&mut self, later: Self) {
         if let Some(value) = later.0 {
             self.take(value, ExactTime::of_ms(0));
@@ -490,13 +490,13 @@ impl<K: Kept, const GREATEST: bool> Cell for Extreme<K, GREATEST> {
     }
 }
 
-impl<K: Kept, const GREATEST: bool> Finish for Extreme<K, GREATEST> {
+impl<K: CellValue, const GREATEST: bool> Finish for Extreme<K, GREATEST> {
     fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
-        Ok(give(self.0.as_ref().map_or(Scalar::None, Kept::extreme)))
+        Ok(give(self.0.as_ref().map_or(Scalar::None, CellValue::extreme)))
     }
 }
 
-impl<K: Kept, const GREATEST: bool> Takes<K> for Extreme<K, GREATEST> {
+impl<K: CellValue, const GREATEST: bool> Accumulates<K> for Extreme<K, GREATEST> {
     #[inline]
     fn take(&mut self, value: K, _: ExactTime) {
         if self.0.as_ref().is_none_or(|kept| value.is_before(kept, GREATEST)) {
@@ -505,7 +505,7 @@ impl<K: Kept, const GREATEST: bool> Takes<K> for Extreme<K, GREATEST> {
     }
 }
 
-impl<const GREATEST: bool> Takes<&[u8]> for Extreme<Box<[u8]>, GREATEST> {
+impl<const GREATEST: bool> Accumulates<&[u8]> for Extreme<Box<[u8]>, GREATEST> {
     #[inline]
     fn take(&mut self, value: &[u8], _: ExactTime) {
         let is_next = match &self.0 {
@@ -535,7 +535,7 @@ impl<K, const LAST: bool> Edge<K, LAST> {
     }
 }
 
-impl<K: Kept, const LAST: bool> Cell for Edge<K, LAST> {
+impl<K: CellValue, const LAST: bool> Cell for Edge<K, LAST> {
     fn merge(&mut self, later: Self) {
         if let Some((at, value)) = later.0
             && self.is_beyond(at)
@@ -557,13 +557,13 @@ impl<K: Kept, const LAST: bool> Cell for Edge<K, LAST> {
     }
 }
 
-impl<K: Kept, const LAST: bool> Finish for Edge<K, LAST> {
+impl<K: CellValue, const LAST: bool> Finish for Edge<K, LAST> {
     fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
         Ok(give(self.0.as_ref().map_or(Scalar::None, |(_, value)| value.scalar())))
     }
 }
 
-impl<K: Kept + Copy, const LAST: bool> Takes<K> for Edge<K, LAST> {
+impl<K: CellValue + Copy, const LAST: bool> Accumulates<K> for Edge<K, LAST> {
     #[inline]
     fn take(&mut self, value: K, at: ExactTime) {
         if self.is_beyond(at) {
@@ -572,7 +572,7 @@ impl<K: Kept + Copy, const LAST: bool> Takes<K> for Edge<K, LAST> {
     }
 }
 
-impl<const LAST: bool> Takes<&[u8]> for Edge<Box<[u8]>, LAST> {
+impl<const LAST: bool> Accumulates<&[u8]> for Edge<Box<[u8]>, LAST> {
     #[inline]
     fn take(&mut self, value: &[u8], at: ExactTime) {
         if self.is_beyond(at) {
@@ -634,7 +634,7 @@ const NARROW: u8 = 0;
 const WIDE: u8 = 1;
 const WIDER: u8 = 2;
 
-fn put_option<K: Kept>(out: &mut Vec<u8>, value: Option<&K>) {
+fn put_option<K: CellValue>(out: &mut Vec<u8>, value: Option<&K>) {
     out.push(value.is_some().into());
     if let Some(value) = value {
         value.write(out);
@@ -642,7 +642,7 @@ fn put_option<K: Kept>(out: &mut Vec<u8>, value: Option<&K>) {
 }
 
 #[expect(clippy::option_option, reason = "bytes that are none, or a value that is not there")]
-fn option<K: Kept>(bytes: &mut &[u8]) -> Option<Option<K>> {
+fn option<K: CellValue>(bytes: &mut &[u8]) -> Option<Option<K>> {
     let (&is_there, rest) = bytes.split_first()?;
     *bytes = rest;
     if is_there == 0 { Some(None) } else { K::read(bytes).map(Some) }

@@ -5,25 +5,25 @@ use std::marker::PhantomData;
 use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::put_varint;
 
-use super::cell::{Cell, Finish, Kept, NoResult, Takes, varint};
+use super::cell::{Accumulates, Cell, CellValue, Finish, NoResult, varint};
 use crate::event_time::{put_time, take_time};
-use crate::lane::Scalar;
-use crate::parts::take_block;
+use crate::partial_aggregate::take_block;
+use crate::physical_type::Scalar;
 
 /// All values, each behind its time.
-pub(crate) struct Collected<K> {
+pub(crate) struct CollectedValues<K> {
     count: u64,
     bytes: Vec<u8>,
     of: PhantomData<fn() -> K>,
 }
 
-impl<K> Default for Collected<K> {
+impl<K> Default for CollectedValues<K> {
     fn default() -> Self {
         Self { count: 0, bytes: Vec::new(), of: PhantomData }
     }
 }
 
-impl<K: Kept> Collected<K> {
+impl<K: CellValue> CollectedValues<K> {
     /// By their times, and of one time by what they are: who came first depends on more than the input. None: some bytes
     /// are no value.
     fn in_order(&self) -> Option<Vec<(ExactTime, K)>> {
@@ -44,7 +44,7 @@ impl<K: Kept> Collected<K> {
     }
 }
 
-impl<K: Kept> Cell for Collected<K> {
+impl<K: CellValue> Cell for CollectedValues<K> {
     const GROWS: bool = true;
 
     fn merge(&mut self, later: Self) {
@@ -64,7 +64,7 @@ impl<K: Kept> Cell for Collected<K> {
     }
 }
 
-impl<K: Kept> Finish for Collected<K> {
+impl<K: CellValue> Finish for CollectedValues<K> {
     fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
         let values = self.in_order().ok_or(NoResult::Malformed)?;
         let items: Vec<_> = values.iter().map(|(_, value)| value.scalar()).collect();
@@ -72,14 +72,14 @@ impl<K: Kept> Finish for Collected<K> {
     }
 }
 
-impl<K: Kept + Copy> Takes<K> for Collected<K> {
+impl<K: CellValue + Copy> Accumulates<K> for CollectedValues<K> {
     #[inline]
     fn take(&mut self, value: K, at: ExactTime) {
         self.push(at, |out| value.write(out));
     }
 }
 
-impl Takes<&[u8]> for Collected<Box<[u8]>> {
+impl Accumulates<&[u8]> for CollectedValues<Box<[u8]>> {
     #[inline]
     fn take(&mut self, value: &[u8], at: ExactTime) {
         self.push(at, |out| {

@@ -6,7 +6,7 @@ use arrow_schema::{Field, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::function::{Aggregate, Aggregation, AggregationError};
-use super::own::{OwnAggregate, OwnAggregation};
+use super::user_aggregate::{OwnAggregate, OwnAggregation};
 
 /// One column of a result, as users say it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,8 +8,8 @@ use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::put_varint;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::cell::{Cell, Finish, NoResult, Takes, varint};
-use crate::lane::Scalar;
+use super::cell::{Accumulates, Cell, Finish, NoResult, varint};
+use crate::physical_type::Scalar;
 
 /// Bits of a hash that choose a register: the standard error is 1.04 over the root of their number, 1.6 percent.
 const PRECISION: u32 = 12;
@@ -163,28 +163,28 @@ impl Finish for Distinct {
 /// In place of a number of hashes.
 const MANY: u64 = MOST_HASHES as u64 + 1;
 
-impl Takes<i64> for Distinct {
+impl Accumulates<i64> for Distinct {
     #[inline]
     fn take(&mut self, value: i64, _: ExactTime) {
         self.add(xxh3_64(&value.to_le_bytes()));
     }
 }
 
-impl Takes<u64> for Distinct {
+impl Accumulates<u64> for Distinct {
     #[inline]
     fn take(&mut self, value: u64, _: ExactTime) {
         self.add(xxh3_64(&value.to_le_bytes()));
     }
 }
 
-impl Takes<i128> for Distinct {
+impl Accumulates<i128> for Distinct {
     #[inline]
     fn take(&mut self, value: i128, _: ExactTime) {
         self.add(xxh3_64(&value.to_le_bytes()));
     }
 }
 
-impl Takes<f64> for Distinct {
+impl Accumulates<f64> for Distinct {
     /// Both zeros are one value, and so is all that is no number.
     #[inline]
     fn take(&mut self, value: f64, _: ExactTime) {
@@ -193,7 +193,7 @@ impl Takes<f64> for Distinct {
     }
 }
 
-impl Takes<&[u8]> for Distinct {
+impl Accumulates<&[u8]> for Distinct {
     #[inline]
     fn take(&mut self, value: &[u8], _: ExactTime) {
         self.add(xxh3_64(value));

@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use flownet_runtime::TaskContext;
 use flownet_runtime::TaskError;
-use flownet_runtime::operator::{Asked, Calls, Fold, Found, KeyedRecord, TriggerCall};
+use flownet_runtime::operator::{Calls, Fold, InspectedState, KeyedRecord, TriggerCall, TriggeredWindow};
 use flownet_runtime::snapshot::{Input, Snapshot, put_block};
 use flownet_runtime::spec::WindowSpec;
 use flownet_runtime::time::{ExactTime, NO_TIMESTAMP};
@@ -22,10 +22,10 @@ use super::key::KeyBuilder;
 use super::{output_schema, span, whole, window_zone};
 use crate::batch::RowBatch;
 use crate::event_time::RowTimes;
-use crate::gathered::time_of_result;
-use crate::lane::ColumnBuilder;
+use crate::gathered_rows::time_of_result;
 use crate::layout::Layout;
-use crate::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::physical_type::ColumnBuilder;
+use crate::record_format::{BATCH_ROWS, Collector, OperatorInfo, RowRecord, RowsFormat};
 
 /// Puts parts together. A value is a part's value: how many rows, and a cell for each aggregate.
 pub(crate) struct AggregateFold {
@@ -172,13 +172,13 @@ impl AggregateFold {
         self.results.take(&self.schema, columns)
     }
 
-    fn give_if_full(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        if self.is_full() { self.give(flow) } else { Ok(()) }
+    fn give_if_full(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        if self.is_full() { self.give(collector) } else { Ok(()) }
     }
 
-    fn give(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn give(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let batch = self.take_with(|columns| columns).map_err(|error| TaskError::Config(error.to_string()))?;
-        flow.emit(RowRecord::Batch(batch))
+        collector.emit(RowRecord::Batch(batch))
     }
 }
 
@@ -204,7 +204,7 @@ impl Results {
     }
 }
 
-impl Fold<RowsMedium> for AggregateFold {
+impl Fold<RowsFormat> for AggregateFold {
     type Value = Value;
 
     #[inline]
@@ -229,19 +229,19 @@ impl Fold<RowsMedium> for AggregateFold {
         window: Window,
         key: &[u8],
         value: &mut Value,
-        flow: &mut Flow<'_, '_>,
+        collector: &mut Collector<'_, '_>,
     ) -> Result<(), TaskError> {
         self.append(Some(window), key, value, window.max_ms())?;
-        self.give_if_full(flow)
+        self.give_if_full(collector)
     }
 
-    fn emit_so_far(&mut self, key: &[u8], value: &Value, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, key: &[u8], value: &Value, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         self.append(None, key, value, NO_TIMESTAMP)?;
-        self.give_if_full(flow)
+        self.give_if_full(collector)
     }
 
-    fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        if self.is_empty() { Ok(()) } else { self.give(flow) }
+    fn hand_on(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        if self.is_empty() { Ok(()) } else { self.give(collector) }
     }
 
     fn write(&self, (): (), _: &[u8], value: &Value, out: &mut Vec<u8>) -> Result<(), TaskError> {
@@ -274,7 +274,7 @@ impl Fold<RowsMedium> for AggregateFold {
         whole::has_row(record.value())
     }
 
-    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
+    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Collector<'_, 'm>) -> Result<RowRecord, TaskError> {
         whole::row(&self.layout, record).map_err(|error| self.info.malformed(&error))
     }
 
@@ -286,18 +286,18 @@ impl Fold<RowsMedium> for AggregateFold {
 /// Windows of rows go by gaps and triggers of flownet's only.
 pub(crate) struct NoCalls;
 
-impl Calls<RowsMedium> for NoCalls {
-    type Kept = ();
+impl Calls<RowsFormat> for NoCalls {
+    type TriggerState = ();
 
-    fn gap_ms(&mut self, _: &KeyedRecord<'_>, _: &mut Flow<'_, '_>) -> Result<i64, TaskError> {
+    fn gap_ms(&mut self, _: &KeyedRecord<'_>, _: &mut Collector<'_, '_>) -> Result<i64, TaskError> {
         Err(TaskError::Config("sessions of rows have one gap".into()))
     }
 
     fn trigger(
         &mut self,
         _: TriggerCall<'_>,
-        _: &mut Asked<'_, ()>,
-        _: &mut Flow<'_, '_>,
+        _: &mut TriggeredWindow<'_, ()>,
+        _: &mut Collector<'_, '_>,
     ) -> Result<TriggerResult, TaskError> {
         Err(TaskError::Config("windows of rows have no triggers of the user".into()))
     }
@@ -311,7 +311,7 @@ impl Calls<RowsMedium> for NoCalls {
         (): (),
         _: (&[u8], Option<Window>),
         (): &(),
-        _: &mut Found<RowRecord>,
+        _: &mut InspectedState<RowRecord>,
     ) -> Result<(), TaskError> {
         Ok(())
     }
@@ -431,9 +431,9 @@ mod tests {
     }
 
     /// What values come to, by key, behind the exchange.
-    fn put_together(fold: &AggregateFold, parts: Vec<crate::parts::Parts>) -> Vec<(Vec<u8>, Value)> {
+    fn put_together(fold: &AggregateFold, parts: Vec<crate::partial_aggregate::Parts>) -> Vec<(Vec<u8>, Value)> {
         let mut values = std::collections::BTreeMap::<Vec<u8>, Value>::new();
-        for part in parts.iter().flat_map(crate::parts::Parts::iter) {
+        for part in parts.iter().flat_map(crate::partial_aggregate::Parts::iter) {
             assert!(fold.add(values.entry(part.key.to_vec()).or_default(), part.value));
         }
         values.into_iter().collect()

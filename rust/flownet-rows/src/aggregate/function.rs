@@ -10,15 +10,17 @@ use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType,
 use flownet_runtime::time::ExactTime;
 use serde::{Deserialize, Serialize};
 
-use super::cell::{Cell, Count, Edge, Extreme, Finish, Mean, NoResult, Spread, SumDecimal, SumFloat, SumInt, Takes};
-use super::collected::Collected;
+use super::cell::{
+    Accumulates, Cell, Count, Edge, Extreme, Finish, Mean, NoResult, Spread, SumDecimal, SumFloat, SumInt,
+};
+use super::collected::CollectedValues;
 use super::distinct::Distinct;
 use super::quantile::Buckets;
 use crate::batch::RowBatch;
 use crate::expr::{Bound, EvalError, Expr, ExprError};
 use crate::key::NoKey;
-use crate::lane::{Lane, Scalar, Values};
 use crate::layout::UnsupportedType;
+use crate::physical_type::{PhysicalType, Scalar, Values};
 use crate::type_names::type_name;
 
 /// One column of a result, as users say it.
@@ -152,7 +154,7 @@ impl Function {
         let is_number = data_type.is_numeric() && !is_decimal && *data_type != DataType::Float16;
         match self {
             Self::Count => Ok((DataType::Int64, false)),
-            Self::CountDistinct if Lane::of(data_type).is_some() => Ok((DataType::Int64, false)),
+            Self::CountDistinct if PhysicalType::of(data_type).is_some() => Ok((DataType::Int64, false)),
             Self::Sum if *data_type == DataType::UInt64 => Ok((DataType::UInt64, false)),
             Self::Sum if data_type.is_floating() => Ok((DataType::Float64, false)),
             Self::Sum if is_number || matches!(data_type, DataType::Boolean) => Ok((DataType::Int64, false)),
@@ -167,10 +169,10 @@ impl Function {
             }
             Self::Var | Self::Std | Self::Quantile(_) if is_number || is_decimal => Ok((DataType::Float64, true)),
             Self::Mean | Self::Var | Self::Std | Self::Quantile(_) => Err("numbers"),
-            Self::Collect if Lane::of(data_type).is_some() => {
+            Self::Collect if PhysicalType::of(data_type).is_some() => {
                 Ok((DataType::List(Arc::new(Field::new_list_field(data_type.clone(), true))), false))
             }
-            Self::Min | Self::Max | Self::First | Self::Last if Lane::of(data_type).is_some() => {
+            Self::Min | Self::Max | Self::First | Self::Last if PhysicalType::of(data_type).is_some() => {
                 Ok((data_type.clone(), true))
             }
             Self::CountDistinct | Self::Collect | Self::Min | Self::Max | Self::First | Self::Last => {
@@ -201,7 +203,7 @@ impl Aggregation {
                 return Err(AggregationError::NoInput { name, function: shown });
             }
             let (field, text) = (Field::new(&name, DataType::Int64, false), format!("{name} = count()"));
-            let (cells, kept) = (Kind::of(Function::Count, Lane::Int), Function::Count.name().to_owned());
+            let (cells, kept) = (Kind::of(Function::Count, PhysicalType::Int), Function::Count.name().to_owned());
             return Ok(Self { field, input: None, cells, text, kept });
         };
         let input = expression.bind(schema)?;
@@ -212,7 +214,7 @@ impl Aggregation {
         };
         let output = function.output(data_type).and_then(|output| {
             // What is only counted need not be looked at.
-            let lane = Lane::of(data_type).or((*function == Function::Count).then_some(Lane::Int));
+            let lane = PhysicalType::of(data_type).or((*function == Function::Count).then_some(PhysicalType::Int));
             lane.map(|lane| (output, lane)).ok_or("numbers, bools, texts, bytes and times")
         });
         let ((output, nullable), lane) = output.map_err(|takes| AggregationError::Type {
@@ -300,25 +302,27 @@ impl std::fmt::Debug for Kind {
 }
 
 impl Kind {
-    fn of(function: Function, lane: Lane) -> Self {
+    fn of(function: Function, lane: PhysicalType) -> Self {
         use Function::{
             Collect, Count as Counted, CountDistinct, First, Last, Max, Mean as Average, Min, Quantile, Std, Sum, Var,
         };
-        use Lane::{Bytes, Decimal, Float, Int, Unsigned};
+        use PhysicalType::{Bytes, Decimal, Float, Int, Unsigned};
         match (function, lane) {
-            (Counted, _) => {
-                Self { make: || Box::new(Counts::default()), one: Box::new(One::<Count>::NEW), only_counts: true }
-            }
+            (Counted, _) => Self {
+                make: || Box::new(Counts::default()),
+                one: Box::new(SingleInput::<Count>::NEW),
+                only_counts: true,
+            },
             (CountDistinct, Int) => Self::ints::<Distinct>(),
             (CountDistinct, Unsigned) => Self::unsigned::<Distinct>(),
             (CountDistinct, Decimal) => Self::decimals::<Distinct>(),
             (CountDistinct, Float) => Self::floats::<Distinct>(),
             (CountDistinct, Bytes) => Self::bytes::<Distinct>(),
-            (Collect, Int) => Self::ints::<Collected<i64>>(),
-            (Collect, Unsigned) => Self::unsigned::<Collected<u64>>(),
-            (Collect, Decimal) => Self::decimals::<Collected<i128>>(),
-            (Collect, Float) => Self::floats::<Collected<f64>>(),
-            (Collect, Bytes) => Self::bytes::<Collected<Box<[u8]>>>(),
+            (Collect, Int) => Self::ints::<CollectedValues<i64>>(),
+            (Collect, Unsigned) => Self::unsigned::<CollectedValues<u64>>(),
+            (Collect, Decimal) => Self::decimals::<CollectedValues<i128>>(),
+            (Collect, Float) => Self::floats::<CollectedValues<f64>>(),
+            (Collect, Bytes) => Self::bytes::<CollectedValues<Box<[u8]>>>(),
             (Quantile(q), lane) => Self {
                 make: || Box::new(CellsOf(Vec::<Buckets>::new(), AsFloats)),
                 one: Box::new(QuantileOf { q, are_whole: matches!(lane, Int | Unsigned) }),
@@ -360,39 +364,39 @@ impl Kind {
         Self { make, one: Box::new(MeanOfDecimals { unit: units_in_one(scale) }), only_counts: false }
     }
 
-    fn ints<C: Finish + Takes<i64>>() -> Self {
+    fn ints<C: Finish + Accumulates<i64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), IntsOnly)) };
-        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
+        Self { make, one: Box::new(SingleInput::<C>::NEW), only_counts: false }
     }
 
-    fn unsigned<C: Finish + Takes<u64>>() -> Self {
+    fn unsigned<C: Finish + Accumulates<u64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), UnsignedOnly)) };
-        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
+        Self { make, one: Box::new(SingleInput::<C>::NEW), only_counts: false }
     }
 
-    fn floats<C: Finish + Takes<f64>>() -> Self {
+    fn floats<C: Finish + Accumulates<f64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), FloatsOnly)) };
-        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
+        Self { make, one: Box::new(SingleInput::<C>::NEW), only_counts: false }
     }
 
-    fn decimals<C: Finish + Takes<i128>>() -> Self {
+    fn decimals<C: Finish + Accumulates<i128>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), DecimalsOnly)) };
-        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
+        Self { make, one: Box::new(SingleInput::<C>::NEW), only_counts: false }
     }
 
-    fn numbers<C: Finish + Takes<i64> + Takes<u64>>() -> Self {
+    fn numbers<C: Finish + Accumulates<i64> + Accumulates<u64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), Numbers)) };
-        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
+        Self { make, one: Box::new(SingleInput::<C>::NEW), only_counts: false }
     }
 
-    fn as_floats<C: Finish + Takes<f64>>() -> Self {
+    fn as_floats<C: Finish + Accumulates<f64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), AsFloats)) };
-        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
+        Self { make, one: Box::new(SingleInput::<C>::NEW), only_counts: false }
     }
 
-    fn bytes<C: Finish + for<'a> Takes<&'a [u8]>>() -> Self {
+    fn bytes<C: Finish + for<'a> Accumulates<&'a [u8]>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), BytesOnly)) };
-        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
+        Self { make, one: Box::new(SingleInput::<C>::NEW), only_counts: false }
     }
 }
 
@@ -548,7 +552,7 @@ macro_rules! adds {
         #[derive(Clone, Copy)]
         struct $name;
 
-        impl<C: Cell $(+ Takes<$value>)+> AddTo<C> for $name {
+        impl<C: Cell $(+ Accumulates<$value>)+> AddTo<C> for $name {
             fn add(cells: &mut [C], groups: &[u32], values: &Values, start: usize, times: Times<'_>) {
                 match values {
                     $(Values::$variant(array) => each(array, (start, groups.len()), |row, value| {
@@ -572,7 +576,7 @@ adds!(Numbers: Int as i64 => |value| value, Unsigned as u64 => |value| value);
 /// Any numbers, as floats.
 struct AsFloats;
 
-impl<C: Takes<f64>> AddTo<C> for AsFloats {
+impl<C: Accumulates<f64>> AddTo<C> for AsFloats {
     fn add(cells: &mut [C], groups: &[u32], values: &Values, start: usize, times: Times<'_>) {
         let rows = (start, groups.len());
         let mut take = |row: usize, value: f64| cells[groups[row] as usize].take(value, times.of(row));
@@ -591,7 +595,7 @@ impl<C: Takes<f64>> AddTo<C> for AsFloats {
 
 struct BytesOnly;
 
-impl<C: for<'a> Takes<&'a [u8]>> AddTo<C> for BytesOnly {
+impl<C: for<'a> Accumulates<&'a [u8]>> AddTo<C> for BytesOnly {
     fn add(cells: &mut [C], groups: &[u32], values: &Values, start: usize, times: Times<'_>) {
         let Values::Bytes(array) = values else { return };
         for (row, group) in groups.iter().enumerate() {
@@ -611,9 +615,9 @@ pub(super) trait OneCell: Send + Sync {
     fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Result<(), NoResult>;
 }
 
-struct One<C>(PhantomData<fn() -> C>);
+struct SingleInput<C>(PhantomData<fn() -> C>);
 
-impl<C> One<C> {
+impl<C> SingleInput<C> {
     const NEW: Self = Self(PhantomData);
 }
 
@@ -624,7 +628,7 @@ fn merge<C: Cell>(one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Opti
     Some(())
 }
 
-impl<C: Finish> OneCell for One<C> {
+impl<C: Finish> OneCell for SingleInput<C> {
     fn merge(&self, one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
         merge::<C>(one, later, out)
     }

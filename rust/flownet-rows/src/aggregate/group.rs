@@ -8,14 +8,14 @@ use super::cell::put_rows;
 use super::columns::Aggregations;
 use super::function::{Aggregation, Cells, Input, Times};
 use super::key::KeyTable;
-use super::own::{OwnCells, OwnFront};
 use super::span::put_span;
+use super::user_aggregate::{OwnCells, OwnFront};
 use super::whole::put_whole;
 use crate::column::Rows;
 use crate::event_time::put_nanos;
 use crate::key::Keys;
-use crate::parts::Parts;
-use crate::run::RunWriter;
+use crate::partial_aggregate::Parts;
+use crate::row_block::RunWriter;
 
 /// The groups of some rows.
 pub(super) struct Groups {

@@ -10,7 +10,7 @@ use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::expr::try_shown;
 use crate::key::{IntKey, KeyForm, Keys, NoKey, place};
-use crate::lane::{ColumnBuilder, Scalar};
+use crate::physical_type::{ColumnBuilder, Scalar};
 
 /// The keys that have come so far, numbered.
 #[derive(Default)]

@@ -19,10 +19,10 @@ mod fold;
 mod function;
 mod group;
 mod key;
-mod own;
 mod partial;
 mod quantile;
 mod span;
+mod user_aggregate;
 mod whole;
 
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub use self::columns::{AggregateColumn, Aggregations};
 pub(crate) use self::fold::{AggregateFold, NoCalls};
 pub use self::function::{Aggregate, AggregationError, Function};
 pub(crate) use self::key::KeyTable;
-pub(crate) use self::own::OwnFold;
-pub use self::own::{Grouped, OwnAggregate, OwnAggregation, OwnFunctions};
 pub(crate) use self::partial::Partial;
+pub(crate) use self::user_aggregate::UserAggregateFold;
+pub use self::user_aggregate::{OwnAggregate, OwnAggregation, OwnFunctions, RowGroups};
 use crate::key::NoKey;
 
 /// The time zone in which results say which window they are of. That of all rows there are, which fires when the input

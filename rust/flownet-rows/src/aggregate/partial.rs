@@ -16,22 +16,22 @@ use arrow_schema::{ArrowError, Schema};
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
-use flownet_runtime::snapshot::{Restored, Snapshot, put_block, put_signed};
+use flownet_runtime::snapshot::{RestoredState, Snapshot, put_block, put_signed};
 use flownet_runtime::spec::WindowSpec;
 use flownet_runtime::time::END_OF_TIME_MS;
 
 use super::columns::{AggregateColumn, Aggregations};
 use super::function::{AggregationError, Times};
 use super::group::{Columns, Groups, row_by_row};
-use super::own::{OwnCells, OwnFront, OwnFunctions};
+use super::user_aggregate::{OwnCells, OwnFront, OwnFunctions};
 use crate::batch::RowBatch;
 use crate::expr::EvalError;
 use crate::key::KeyColumns;
 use crate::layout::Layout;
-use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
-use crate::parts::{Part, Parts, hand_on};
-use crate::pieces::Pieces;
-use crate::run::RunWriter;
+use crate::partial_aggregate::{PartialAggregate, Parts, hand_on};
+use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
+use crate::row_block::RunWriter;
+use crate::slice_assigner::SliceAssigner;
 
 /// Makes parts of rows.
 pub(crate) struct Partial {
@@ -39,7 +39,7 @@ pub(crate) struct Partial {
     aggregates: Aggregations,
     /// Who calls those of the user's, if there are any.
     front: Option<OwnFront>,
-    pieces: Pieces,
+    pieces: SliceAssigner,
     /// Of rows that travel whole, if they do.
     whole: Option<Layout>,
     /// What is not complete, by where its slice of time begins.
@@ -76,7 +76,7 @@ impl Partial {
             keys: KeyColumns::new(input, keys).map_err(|error| refused(error.into()))?,
             aggregates,
             front,
-            pieces: Pieces::of(window)?,
+            pieces: SliceAssigner::of(window)?,
             slices: BTreeMap::new(),
             spare: Vec::new(),
             watermark_ms: i64::MIN,
@@ -96,7 +96,7 @@ impl Partial {
 
     fn add(&mut self, slice_ms: i64, columns: &Columns, (start, rows): (usize, usize), times: Times<'_>) {
         let Self { slices, spare, aggregates, .. } = self;
-        let is_session = matches!(self.pieces, Pieces::Sessions(_));
+        let is_session = matches!(self.pieces, SliceAssigner::Sessions(_));
         // What comes behind a watermark need not leave before the next one.
         let slice_ms = if is_session { slice_ms.max(self.watermark_ms.saturating_add(1)) } else { slice_ms };
         let new = if is_session { Groups::with_spans } else { Groups::new };
@@ -117,15 +117,15 @@ impl Partial {
     }
 
     /// Lets leave what is complete, or all.
-    fn leave(&mut self, all: bool, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn leave(&mut self, all: bool, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         for parts in self.restored.drain(..) {
-            hand_on(parts, flow)?;
+            hand_on(parts, collector)?;
         }
         let (pieces, watermark_ms) = (self.pieces, self.watermark_ms);
         let is_leaving = |slice_ms: i64| match pieces {
             _ if all => true,
-            Pieces::Slices(grid) => grid.slice_end_ms(slice_ms) <= watermark_ms.saturating_add(1),
-            Pieces::Sessions(_) => slice_ms <= watermark_ms,
+            SliceAssigner::Slices(grid) => grid.slice_end_ms(slice_ms) <= watermark_ms.saturating_add(1),
+            SliceAssigner::Sessions(_) => slice_ms <= watermark_ms,
             _ => false,
         };
         let Self { front, slices, aggregates, .. } = self;
@@ -135,7 +135,7 @@ impl Partial {
         }
         while let Some(entry) = slices.first_entry().filter(|entry| is_leaving(*entry.key())) {
             let (slice_ms, mut groups) = entry.remove_entry();
-            groups.drain(slice_ms, |parts| hand_on(parts, flow))?;
+            groups.drain(slice_ms, |parts| hand_on(parts, collector))?;
             if self.spare.len() < MOST_SPARE {
                 self.spare.push(groups);
             }
@@ -145,7 +145,7 @@ impl Partial {
 
     /// Lets rows that are late leave one by one, and gives the others. Whether a late one still has a session depends on those
     /// that have come before it; one that is not late always has.
-    fn apart_from_late(&self, batch: RowBatch, flow: &mut Flow<'_, '_>) -> Result<RowBatch, TaskError> {
+    fn apart_from_late(&self, batch: RowBatch, collector: &mut Collector<'_, '_>) -> Result<RowBatch, TaskError> {
         let times = batch.times.as_deref().unwrap_or_default();
         if times.iter().all(|time_ms| *time_ms > self.watermark_ms) {
             return Ok(batch);
@@ -153,15 +153,15 @@ impl Partial {
         let is_late: BooleanArray = times.iter().map(|time_ms| Some(*time_ms <= self.watermark_ms)).collect();
         let [late, others] = [Ok(is_late.clone()), not(&is_late)].map(|rows| batch.filter(&rows?));
         let refused = |error: ArrowError| TaskError::Config(error.to_string());
-        self.one_by_one(&late.map_err(refused)?, flow)?;
+        self.one_by_one(&late.map_err(refused)?, collector)?;
         others.map_err(refused)
     }
 
-    fn one_by_one(&self, batch: &RowBatch, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn one_by_one(&self, batch: &RowBatch, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let whole = self.whole.as_ref().map(|layout| RunWriter::new(layout, &batch.columns));
         let (of_rows, columns) = ((&self.aggregates, self.front.as_ref()), self.columns(batch)?);
         row_by_row(of_rows, &columns, whole.as_ref(), (batch.len(), Times::of_batch(batch)), |parts| {
-            hand_on(parts, flow)
+            hand_on(parts, collector)
         })
     }
 
@@ -176,17 +176,17 @@ impl Partial {
 /// Allocations that are kept: a slice is open while the next one is.
 const MOST_SPARE: usize = 2;
 
-impl Operator<RowsMedium> for Partial {
-    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+impl Operator<RowsFormat> for Partial {
+    fn process<'m>(&mut self, record: RowRecord, collector: &mut Collector<'_, 'm>) -> Result<(), TaskError> {
         let batch = match (record.into_batch()?, self.pieces) {
-            (batch, Pieces::Sessions(_)) => self.apart_from_late(batch, flow)?,
+            (batch, SliceAssigner::Sessions(_)) => self.apart_from_late(batch, collector)?,
             (batch, _) => batch,
         };
         if batch.is_empty() {
             return Ok(());
         }
-        if matches!(self.pieces, Pieces::Rows) {
-            return self.one_by_one(&batch, flow);
+        if matches!(self.pieces, SliceAssigner::Rows) {
+            return self.one_by_one(&batch, collector);
         }
         let (rows, times) = (batch.len(), Times::of_batch(&batch));
         let columns = self.columns(&batch)?;
@@ -204,31 +204,31 @@ impl Operator<RowsMedium> for Partial {
             }
         }
         self.settle(&columns)?;
-        if self.is_full() { self.leave(true, flow) } else { Ok(()) }
+        if self.is_full() { self.leave(true, collector) } else { Ok(()) }
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.leave(matches!(self.pieces, Pieces::Batches), flow)
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.leave(matches!(self.pieces, SliceAssigner::Batches), collector)
     }
 
-    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if timestamp_ms == END_OF_TIME_MS {
             // No event time to go on from: rows of a job that does are not late because of it.
-            return self.leave(true, flow);
+            return self.leave(true, collector);
         }
         self.watermark_ms = self.watermark_ms.max(timestamp_ms);
-        self.leave(false, flow)
+        self.leave(false, collector)
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.leave(true, flow)
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.leave(true, collector)
     }
 
     fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let kept = self.slices.iter().map(|(slice_ms, groups)| groups.parts(*slice_ms));
         let items: Vec<_> = kept.map(|parts| written(&parts)).chain(self.restored.iter().map(written)).collect();
         to.add_items(STATE, items);
-        if matches!(self.pieces, Pieces::Sessions(_)) {
+        if matches!(self.pieces, SliceAssigner::Sessions(_)) {
             let mut watermark = Vec::new();
             put_signed(&mut watermark, self.watermark_ms);
             to.add_items(WATERMARK, [watermark]);
@@ -237,7 +237,7 @@ impl Operator<RowsMedium> for Partial {
     }
 
     /// Whoever of them lets them leave: they are put together behind the exchange.
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
         for mut item in from.dealt_items(STATE, self.info.parallelism)? {
             let mut parts = Parts::default();
             while !item.is_empty() {
@@ -265,7 +265,7 @@ fn own_of<'a>(groups: impl Iterator<Item = &'a mut Groups>, aggregates: &Aggrega
 
 fn written(parts: &Parts) -> Vec<u8> {
     let mut out = Vec::new();
-    for Part { timestamp_ms, key, value, .. } in parts.iter() {
+    for PartialAggregate { timestamp_ms, key, value, .. } in parts.iter() {
         put_signed(&mut out, timestamp_ms);
         put_block(&mut out, key);
         put_block(&mut out, value);

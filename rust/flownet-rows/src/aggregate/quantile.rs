@@ -8,7 +8,7 @@
 use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::{put_varint, unzigzag, zigzag};
 
-use super::cell::{Cell, Takes, varint};
+use super::cell::{Accumulates, Cell, varint};
 
 /// Bits of the mantissa that are looked at.
 const STEP_BITS: u32 = 7;
@@ -94,7 +94,7 @@ impl Cell for Buckets {
     }
 }
 
-impl Takes<f64> for Buckets {
+impl Accumulates<f64> for Buckets {
     #[inline]
     fn take(&mut self, value: f64, _: ExactTime) {
         self.add(bucket_of(value), 1);

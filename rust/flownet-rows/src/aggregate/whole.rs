@@ -10,11 +10,11 @@ use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::put_block;
 
 use super::cell::put_rows;
-use crate::gathered::late_row;
+use crate::gathered_rows::late_row;
 use crate::layout::Layout;
-use crate::medium::RowRecord;
-use crate::parts::take_block;
-use crate::run::MalformedRun;
+use crate::partial_aggregate::take_block;
+use crate::record_format::RowRecord;
+use crate::row_block::MalformedRun;
 
 /// Appends a row; what it comes to follows.
 pub(super) fn put_whole(out: &mut Vec<u8>, run: &[u8]) {

@@ -39,7 +39,7 @@ pub enum CsvFault {
 }
 
 /// A quoted value, by the places of its quotes.
-struct Quoted {
+struct QuotedValue {
     open: usize,
     close: usize,
 }
@@ -56,7 +56,7 @@ pub fn csv_records(data: &[u8], delimiter: u8, is_last: bool) -> Result<CsvBlock
                 block.end = last_end(data, from, open).unwrap_or(block.end);
                 return Ok(block);
             }
-            Next::Quoted(Quoted { open, close }) => {
+            Next::Quoted(QuotedValue { open, close }) => {
                 block.end = last_end(data, from, open).unwrap_or(block.end);
                 block.has_empty_quotes |= close == open + 1;
                 from = close + 1;
@@ -98,7 +98,7 @@ pub fn csv_starts(data: &[u8], delimiter: u8) -> Vec<usize> {
 
 enum Next {
     None,
-    Quoted(Quoted),
+    Quoted(QuotedValue),
     /// The data ends before the quote is closed.
     Cut {
         open: usize,
@@ -118,7 +118,7 @@ fn next_quoted(data: &[u8], delimiter: u8, from: usize) -> Result<Next, CsvFault
             Some(next) if *next != delimiter && !matches!(next, b'\n' | b'\r') => {
                 Err(CsvFault::Text { offset: close + 1, open })
             }
-            _ => Ok(Next::Quoted(Quoted { open, close })),
+            _ => Ok(Next::Quoted(QuotedValue { open, close })),
         };
     }
     Ok(Next::None)

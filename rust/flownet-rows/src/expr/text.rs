@@ -132,7 +132,7 @@ fn made(texts: &StringArray, make: impl Fn(&str, &mut String)) -> ArrayRef {
 }
 
 fn split(texts: &StringArray, by: &str) -> ArrayRef {
-    let mut pieces = Pieces { bytes: Vec::with_capacity(texts.value_data().len()), ends: vec![0] };
+    let mut pieces = TextPieces { bytes: Vec::with_capacity(texts.value_data().len()), ends: vec![0] };
     let mut lists = vec![0];
     let finder = memchr::memmem::Finder::new(by);
     for text in texts {
@@ -150,7 +150,7 @@ fn split(texts: &StringArray, by: &str) -> ArrayRef {
         }
         lists.push(pieces.ends.len() as i32 - 1);
     }
-    let Pieces { bytes, ends } = pieces;
+    let TextPieces { bytes, ends } = pieces;
     // Cut at the ends of characters, they are texts as much as the whole was.
     let values = StringArray::new(OffsetBuffer::new(ends.into()), bytes.into(), None);
     let item = Arc::new(Field::new_list_field(DataType::Utf8, true));
@@ -158,12 +158,12 @@ fn split(texts: &StringArray, by: &str) -> ArrayRef {
 }
 
 /// Texts one behind the other, and where they end.
-struct Pieces {
+struct TextPieces {
     bytes: Vec<u8>,
     ends: Vec<i32>,
 }
 
-impl Pieces {
+impl TextPieces {
     #[inline]
     fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);

@@ -3,9 +3,9 @@
 //! Which rows meet, what is kept and when it is let go is said where it is for all media, in [`flownet_runtime::operator`].
 //! A row whose key has a value that is missing meets nobody.
 
-mod met;
+mod joined_batch;
 mod pairs;
 mod schemas;
 
 pub(crate) use self::pairs::{PairColumns, RowPairs};
-pub use self::schemas::{Carried, JoinError, JoinSchemas};
+pub use self::schemas::{JoinColumns, JoinError, JoinSchemas};

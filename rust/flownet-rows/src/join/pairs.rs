@@ -11,15 +11,15 @@ use flownet_runtime::time::ExactTime;
 use flownet_runtime::window::Window;
 use smallvec::SmallVec;
 
-use super::met::Met;
+use super::joined_batch::JoinedBatchBuilder;
 use crate::batch::RowBatch;
 use crate::column::Rows;
 use crate::event_time::split_nanos;
-use crate::gathered::late_row;
+use crate::gathered_rows::late_row;
 use crate::layout::Layout;
-use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
-use crate::parts::take_block;
-use crate::run::RunWriter;
+use crate::partial_aggregate::take_block;
+use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
+use crate::row_block::RunWriter;
 
 /// The columns of the rows of two inputs.
 pub(crate) struct PairColumns<'a> {
@@ -35,7 +35,7 @@ pub(crate) struct PairColumns<'a> {
 
 /// Puts rows side by side. A row is kept as a run of its own, behind its [nanoseconds](crate::event_time).
 pub(crate) struct RowPairs {
-    met: Met,
+    met: JoinedBatchBuilder,
     /// As rows come, and as late ones leave.
     layouts: [Arc<Layout>; 2],
     late: [Option<SchemaRef>; 2],
@@ -54,7 +54,12 @@ impl RowPairs {
         let layouts = [layout(left)?, layout(right)?];
         let missing = if may_miss { missing(&layouts[1]).map_err(refused)? } else { Vec::new() };
         let [left, right] = layouts.clone();
-        Ok(Self { missing, met: Met::new([(left, of_left), (right, of_right)], pairs, info), layouts, late })
+        Ok(Self {
+            missing,
+            met: JoinedBatchBuilder::new([(left, of_left), (right, of_right)], pairs, info),
+            layouts,
+            late,
+        })
     }
 }
 
@@ -77,19 +82,19 @@ fn blocks(mut bytes: &[u8]) -> Option<SmallVec<[&[u8]; 4]>> {
     Some(blocks)
 }
 
-impl Pairing<RowsMedium> for RowPairs {
-    type Met<'b, 'm> = &'b [u8];
+impl Pairing<RowsFormat> for RowPairs {
+    type JoinRecord<'b, 'm> = &'b [u8];
 
     /// A run begins with its number of rows, which is one, and nanoseconds with another byte than bundles do.
     const MAY_BE_BUNDLED: bool = true;
 
     #[inline]
-    fn met<'b, 'm>(&self, bytes: &'b [u8], _: &Flow<'_, 'm>) -> Result<&'b [u8], TaskError> {
+    fn met<'b, 'm>(&self, bytes: &'b [u8], _: &Collector<'_, 'm>) -> Result<&'b [u8], TaskError> {
         Ok(bytes)
     }
 
     #[inline]
-    fn again<'b, 'm>(&self, _: &&'b [u8], bytes: &'b [u8], _: &Flow<'_, 'm>) -> Result<&'b [u8], TaskError> {
+    fn again<'b, 'm>(&self, _: &&'b [u8], bytes: &'b [u8], _: &Collector<'_, 'm>) -> Result<&'b [u8], TaskError> {
         Ok(bytes)
     }
 
@@ -103,17 +108,17 @@ impl Pairing<RowsMedium> for RowPairs {
         left: &[u8],
         right: Option<&[u8]>,
         nanos: u32,
-        flow: &mut Flow<'_, 'm>,
+        collector: &mut Collector<'_, 'm>,
     ) -> Result<(), TaskError> {
-        let time = ExactTime { ms: flow.timestamp_ms, nanos };
-        self.met.add([left, right.unwrap_or(&self.missing)], time, flow)
+        let time = ExactTime { ms: collector.timestamp_ms, nanos };
+        self.met.add([left, right.unwrap_or(&self.missing)], time, collector)
     }
 
-    fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.met.hand_on(flow)
+    fn hand_on(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.met.hand_on(collector)
     }
 
-    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
+    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Collector<'_, 'm>) -> Result<RowRecord, TaskError> {
         let side = usize::from(record.side & 1);
         let row = late_row(&self.layouts[side], record.value(), record.timestamp_ms);
         let row = row.map_err(|error| self.met.info().malformed(&error))?;
@@ -132,7 +137,7 @@ impl Pairing<RowsMedium> for RowPairs {
     }
 }
 
-impl Fold<RowsMedium> for RowPairs {
+impl Fold<RowsFormat> for RowPairs {
     /// Rows as blocks.
     type Value = BothSides;
 
@@ -171,25 +176,31 @@ impl Fold<RowsMedium> for RowPairs {
     }
 
     /// Each of one with each of the other.
-    fn emit(&mut self, _: Window, _: &[u8], rows: &mut BothSides, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit(
+        &mut self,
+        _: Window,
+        _: &[u8],
+        rows: &mut BothSides,
+        collector: &mut Collector<'_, '_>,
+    ) -> Result<(), TaskError> {
         let [lefts, rights] = rows.get();
         if lefts.is_empty() || rights.is_empty() {
             return Ok(());
         }
         let [lefts, rights] = [lefts, rights].map(|rows| blocks(rows).ok_or_else(|| self.met.malformed()));
-        self.met.add_all([&lefts?, &rights?], flow.timestamp_ms, flow)
+        self.met.add_all([&lefts?, &rights?], collector.timestamp_ms, collector)
     }
 
-    fn emit_so_far(&mut self, _: &[u8], _: &BothSides, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, _: &[u8], _: &BothSides, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         Err(TaskError::Config("a join of windows was given none".into()))
     }
 
-    fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.met.hand_on(flow)
+    fn hand_on(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.met.hand_on(collector)
     }
 
-    fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
-        Pairing::record(self, record, flow)
+    fn record<'m>(&self, record: &KeyedRecord<'_>, collector: &Collector<'_, 'm>) -> Result<RowRecord, TaskError> {
+        Pairing::record(self, record, collector)
     }
 
     fn without_timestamp(&self, (): (), record: &KeyedRecord<'_>) -> TaskError {

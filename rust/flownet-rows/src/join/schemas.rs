@@ -12,9 +12,9 @@ use crate::type_names::{kept_columns, type_name};
 #[derive(Clone, Debug, PartialEq)]
 pub struct JoinSchemas {
     /// Of the first side: all of its columns.
-    pub left: Carried,
+    pub left: JoinColumns,
     /// Of the second side: all but its key, which the first side has; all, where its late rows are wanted.
-    pub right: Carried,
+    pub right: JoinColumns,
     /// Of those of the second side, the ones that pairs have.
     pub shown: Vec<String>,
     /// Those of the first, then those of the second.
@@ -25,7 +25,7 @@ pub struct JoinSchemas {
 
 /// Columns of one side that go to the join.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Carried {
+pub struct JoinColumns {
     /// As they are called in front of it.
     pub columns: Vec<String>,
     /// As they are called behind it.
@@ -102,7 +102,7 @@ impl JoinSchemas {
         let output = Arc::new(Schema::new(fields));
         Layout::new(Arc::clone(&output))?;
         let (lefts, rights) = output.fields().split_at(left.fields().len());
-        let of = |columns, fields: &[_]| Carried { columns, schema: Arc::new(Schema::new(fields.to_vec())) };
+        let of = |columns, fields: &[_]| JoinColumns { columns, schema: Arc::new(Schema::new(fields.to_vec())) };
         let left = of(names(left), lefts);
         let (right, shown) = if right_is_whole {
             let may_miss = |field: &Field| field.clone().with_nullable(field.is_nullable() || right_may_miss);

@@ -13,7 +13,7 @@ use flownet_core::keygroup::hash_key;
 use flownet_runtime::canonical;
 
 use self::moment::Moment;
-use crate::lane::{Lane, Scalar, Values};
+use crate::physical_type::{PhysicalType, Scalar, Values};
 use crate::type_names::type_name;
 
 /// Hashes the keys of rows, a batch at a time.
@@ -117,7 +117,7 @@ impl IntKey {
     fn of(data_type: &DataType) -> Option<Self> {
         match Moment::of(data_type) {
             Some(moment) => Some(Self::Moment(moment)),
-            None => (Lane::of(data_type) == Some(Lane::Int)).then_some(Self::Number),
+            None => (PhysicalType::of(data_type) == Some(PhysicalType::Int)).then_some(Self::Number),
         }
     }
 
@@ -245,7 +245,7 @@ fn makes_keys(data_type: &DataType) -> bool {
         // Nobody has those, and their integers may be of any size.
         DataType::Decimal128(_, scale) => *scale >= 0,
         DataType::FixedSizeBinary(_) => true,
-        data_type => Lane::of(data_type).is_some(),
+        data_type => PhysicalType::of(data_type).is_some(),
     }
 }
 

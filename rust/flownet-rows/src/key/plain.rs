@@ -4,7 +4,7 @@ use flownet_runtime::canonical;
 use flownet_runtime::varint::{take_varint, unzigzag};
 
 use super::number::take_block;
-use crate::lane::Scalar;
+use crate::physical_type::Scalar;
 
 /// Takes the canonical bytes of one value off the front.
 pub(super) fn take(bytes: &[u8]) -> Option<(Scalar<'_>, &[u8])> {

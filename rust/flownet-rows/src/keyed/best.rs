@@ -8,22 +8,22 @@ use hashbrown::HashMap;
 use crate::aggregate::KeyTable;
 use crate::batch::RowBatch;
 use crate::key::Keys;
-use crate::pieces::Pieces;
+use crate::slice_assigner::SliceAssigner;
 
 /// Finds the rows of a batch that may be among the best of their key and window.
-pub(super) struct Best {
+pub(super) struct BestRows {
     count: usize,
     ties: bool,
-    pieces: Pieces,
+    pieces: SliceAssigner,
     keys: KeyTable,
     /// The key of each row; kept for its allocation.
     of_row: Vec<u32>,
 }
 
-impl Best {
+impl BestRows {
     pub(super) fn new(rank: &RowsRank) -> Result<Self, TaskError> {
         let count = usize::try_from(rank.count.get()).unwrap_or(usize::MAX);
-        let pieces = Pieces::of(Some(&rank.window))?;
+        let pieces = SliceAssigner::of(Some(&rank.window))?;
         Ok(Self { count, ties: rank.ties, pieces, keys: KeyTable::default(), of_row: Vec::new() })
     }
 
@@ -33,11 +33,11 @@ impl Best {
         let times = batch.times.as_deref();
         let slices = match (self.pieces, times) {
             // A session goes on for rows that are not among its best, too.
-            (Pieces::Rows | Pieces::Sessions(_), _) | (Pieces::Slices(_), None) => {
+            (SliceAssigner::Rows | SliceAssigner::Sessions(_), _) | (SliceAssigner::Slices(_), None) => {
                 return (0..ranks.num_rows()).collect();
             }
-            (Pieces::Slices(grid), Some(times)) => Some((grid, times)),
-            (Pieces::Batches | Pieces::All, _) => None,
+            (SliceAssigner::Slices(grid), Some(times)) => Some((grid, times)),
+            (SliceAssigner::Batches | SliceAssigner::All, _) => None,
         };
         let Self { count, ties, keys: table, of_row, .. } = self;
         table.clear();
@@ -72,7 +72,7 @@ pub(super) mod tests {
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use arrow_row::{RowConverter, SortField};
     use arrow_schema::{DataType, Field, Schema};
-    use flownet_runtime::spec::{WindowAssign, WindowSpec};
+    use flownet_runtime::spec::{WindowAssigner, WindowSpec};
     use flownet_runtime::time::{Clock, ExactTime};
     use proptest::prelude::*;
 
@@ -81,7 +81,7 @@ pub(super) mod tests {
     use crate::key::IntKey;
 
     pub(in crate::keyed) fn rank(count: u64, ties: bool, size_ms: i64) -> RowsRank {
-        let assign = WindowAssign::Grid { size_ms, slide_ms: size_ms, offset_ms: 0 };
+        let assign = WindowAssigner::Grid { size_ms, slide_ms: size_ms, offset_ms: 0 };
         let window = WindowSpec {
             assign,
             clock: Clock::Event,
@@ -111,7 +111,7 @@ pub(super) mod tests {
             let converter = RowConverter::new(vec![SortField::new(DataType::Int64)]).unwrap();
             let ranks = converter.convert_columns(&[ranks]).unwrap();
             let keys = Keys::Ints(rows.iter().map(|row| Some(row.0)).collect(), IntKey::Number);
-            let found = Best::new(&rank(count, ties, 10)).unwrap().of(&keys, &ranks, &batch);
+            let found = BestRows::new(&rank(count, ties, 10)).unwrap().of(&keys, &ranks, &batch);
             let better = |row: &(i64, i64, i64)| {
                 let is_beside = |other: &&(i64, i64, i64)| other.0 == row.0 && other.2 / 30 == row.2 / 30;
                 let is_better = |other: &&(i64, i64, i64)| other.1 < row.1 || !ties && other.1 == row.1 && other.2 < row.2;

@@ -2,15 +2,15 @@
 
 use arrow_schema::SchemaRef;
 use flownet_runtime::operator::{KeyedRecord, Operator};
-use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_signed};
-use flownet_runtime::state::{Held, KeyGroupRange, LargeState, Values};
-use flownet_runtime::tally::Tally;
+use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_signed};
+use flownet_runtime::state::{KeyEntry, KeyGroupRange, LargeState, Values};
+use flownet_runtime::state_stats::StateStats;
 use flownet_runtime::timer::{TimerKey, TimerService};
 use flownet_runtime::{TaskContext, TaskError};
 
-use crate::gathered::Gathered;
+use crate::gathered_rows::GatheredRows;
 use crate::layout::Layout;
-use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 
 /// Lets a row pass whose key is new: at all, or within a time to live by the wall clock.
 pub(crate) struct Deduplicate {
@@ -19,7 +19,7 @@ pub(crate) struct Deduplicate {
     /// When keys are forgotten.
     expiries: TimerService<TimerKey>,
     ttl_ms: Option<i64>,
-    passed: Gathered,
+    passed: GatheredRows,
 }
 
 struct SeenValues;
@@ -49,7 +49,7 @@ impl Deduplicate {
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
         let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
-        let (seen, passed) = (LargeState::new(range), Gathered::new(layout, info));
+        let (seen, passed) = (LargeState::new(range), GatheredRows::new(layout, info));
         Ok(Self { seen, expiries: TimerService::new(), ttl_ms, passed })
     }
 
@@ -62,7 +62,7 @@ impl Deduplicate {
     }
 }
 
-impl Operator<RowsMedium> for Deduplicate {
+impl Operator<RowsFormat> for Deduplicate {
     fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
         if self.ttl_ms.is_none() {
             return self.seen.open(STATE, cx);
@@ -71,46 +71,46 @@ impl Operator<RowsMedium> for Deduplicate {
         self.seen.open_beside_timers(STATE, cx)
     }
 
-    fn process<'m>(&mut self, _: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
-        flow.refuse("takes records by key")
+    fn process<'m>(&mut self, _: RowRecord, collector: &mut Collector<'_, 'm>) -> Result<(), TaskError> {
+        collector.refuse("takes records by key")
     }
 
     fn is_keyed(&self) -> bool {
         true
     }
 
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.seen.get_mut(record.key, record.hash, &SeenValues)?.is_some() {
             return Ok(());
         }
-        let now_ms = flow.now_ms;
+        let now_ms = collector.now_ms;
         self.seen.get_or_insert_with(record, &SeenValues, || now_ms)?;
         if let Some(ttl_ms) = self.ttl_ms {
             self.expiries.register(now_ms.saturating_add(ttl_ms), TimerKey::of(record));
         }
         self.seen.make_room(&SeenValues)?;
-        self.passed.add(record.value(), record.timestamp_ms, flow)
+        self.passed.add(record.value(), record.timestamp_ms, collector)
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.passed.hand_on(flow)?;
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.passed.hand_on(collector)?;
         self.expiries.make_room()?;
         self.seen.end_batch(&SeenValues)
     }
 
-    fn on_watermark(&mut self, _: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.passed.hand_on(flow)
+    fn on_watermark(&mut self, _: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.passed.hand_on(collector)
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
         self.expiries.next_ms()
     }
 
-    fn on_timer(&mut self, now_ms: i64, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_timer(&mut self, now_ms: i64, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         self.expire(now_ms)
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         tally.add_keys(self.seen.len());
         tally.add_timers(self.expiries.len());
     }
@@ -119,11 +119,11 @@ impl Operator<RowsMedium> for Deduplicate {
         to.add_large((STATE, &[]), &mut self.seen, &SeenValues)
     }
 
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
         let Self { seen, expiries, ttl_ms, .. } = self;
         from.read_large(STATE, seen, &SeenValues)?;
         let Some(ttl_ms) = *ttl_ms else { return Ok(()) };
-        seen.each(&SeenValues, |key, held: &Held<i64>| {
+        seen.each(&SeenValues, |key, held: &KeyEntry<i64>| {
             expiries.register(held.value.saturating_add(ttl_ms), TimerKey::held(key, held.given()));
             expiries.make_room()
         })

@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use flownet_runtime::operator::{EventTime, KeyedRecord, Operator};
-use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_block, put_signed};
-use flownet_runtime::state::{Held, KeyGroupRange, LargeState, Values};
-use flownet_runtime::tally::Tally;
+use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_block, put_signed};
+use flownet_runtime::state::{KeyEntry, KeyGroupRange, LargeState, Values};
+use flownet_runtime::state_stats::StateStats;
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP};
 use flownet_runtime::timer::{TimerKey, TimerService};
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 
-use crate::gathered::Gathered;
+use crate::gathered_rows::GatheredRows;
 use crate::layout::Layout;
-use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 
 /// Lets a row pass whose key is new at its time.
 pub(crate) struct DeduplicateByTime {
@@ -34,7 +34,7 @@ pub(crate) struct DeduplicateByTime {
     expiries: TimerService<TimerKey>,
     ttl_ms: i64,
     time: EventTime,
-    passed: Gathered,
+    passed: GatheredRows,
     metrics: Option<Arc<TaskMetrics>>,
 }
 
@@ -99,15 +99,15 @@ impl DeduplicateByTime {
             expiries: TimerService::new(),
             ttl_ms,
             time: EventTime::new(),
-            passed: Gathered::new(layout, info),
+            passed: GatheredRows::new(layout, info),
             metrics: None,
         })
     }
 
     /// Lets those pass that have waited until this watermark.
-    fn pass(&mut self, watermark_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn pass(&mut self, watermark_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         while let Some((due_ms, owner)) = self.due.pop_due(watermark_ms)? {
-            flow.cancel().check()?;
+            collector.cancel().check()?;
             let Some(held) = self.keys.get_mut(owner.key(), owner.hash(), &KeyValues)? else { continue };
             let Some(row) = held.value.waiting.remove(&due_ms) else { continue };
             if held.value.is_known(due_ms, self.ttl_ms) {
@@ -115,7 +115,7 @@ impl DeduplicateByTime {
             }
             held.value.last_ms = Some(due_ms);
             self.expiries.register(due_ms.saturating_add(self.ttl_ms), owner);
-            self.passed.add(&row, due_ms, flow)?;
+            self.passed.add(&row, due_ms, collector)?;
             self.expiries.make_room()?;
             self.keys.make_room(&KeyValues)?;
         }
@@ -135,7 +135,7 @@ impl DeduplicateByTime {
     }
 }
 
-impl Operator<RowsMedium> for DeduplicateByTime {
+impl Operator<RowsFormat> for DeduplicateByTime {
     fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
         self.due.open(DUE, 2, cx);
@@ -143,15 +143,15 @@ impl Operator<RowsMedium> for DeduplicateByTime {
         self.keys.open_beside_timers(STATE, cx)
     }
 
-    fn process<'m>(&mut self, _: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
-        flow.refuse("takes records by key")
+    fn process<'m>(&mut self, _: RowRecord, collector: &mut Collector<'_, 'm>) -> Result<(), TaskError> {
+        collector.refuse("takes records by key")
     }
 
     fn is_keyed(&self) -> bool {
         true
     }
 
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let time_ms = record.timestamp_ms;
         if time_ms == NO_TIMESTAMP {
             let advice = "deduplicate(ttl=...) got a row without an event time, where others have one: say event_time= \
@@ -177,23 +177,23 @@ impl Operator<RowsMedium> for DeduplicateByTime {
         self.keys.make_room(&KeyValues)
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.passed.hand_on(flow)?;
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.passed.hand_on(collector)?;
         self.due.make_room()?;
         self.keys.end_batch(&KeyValues)
     }
 
-    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let watermark_ms = self.time.advance(timestamp_ms);
-        self.pass(watermark_ms, flow)?;
+        self.pass(watermark_ms, collector)?;
         // At the end of the input nothing is new any more, and a job that goes on from here finds all keys.
         if watermark_ms < END_OF_TIME_MS {
             self.expire(watermark_ms)?;
         }
-        self.passed.hand_on(flow)
+        self.passed.hand_on(collector)
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         tally.add_keys(self.keys.len());
         tally.add_timers(self.due.len() + self.expiries.len());
     }
@@ -203,11 +203,11 @@ impl Operator<RowsMedium> for DeduplicateByTime {
         self.time.snapshot(to)
     }
 
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
         let Self { keys, due, expiries, ttl_ms, time, .. } = self;
         from.read_large(STATE, keys, &KeyValues)?;
         time.restore(from, STATE, keys.range())?;
-        keys.each(&KeyValues, |key, held: &Held<OfKey>| {
+        keys.each(&KeyValues, |key, held: &KeyEntry<OfKey>| {
             for time_ms in held.value.waiting.keys() {
                 due.register(*time_ms, TimerKey::held(key, held.given()));
             }

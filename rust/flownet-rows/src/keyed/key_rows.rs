@@ -6,12 +6,12 @@ use arrow_row::{RowConverter, SortField};
 use arrow_schema::{ArrowError, Schema, SchemaRef, SortOptions};
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
-use flownet_runtime::operator::{Bundle, Operator};
+use flownet_runtime::operator::{MiniBatch, Operator};
 use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::spec::RowsRank;
 use flownet_runtime::varint::put_varint;
 
-use super::best::Best;
+use super::best::BestRows;
 use crate::aggregate::KeyTable;
 use crate::batch::RowBatch;
 use crate::column::Rows;
@@ -19,9 +19,9 @@ use crate::event_time::put_nanos;
 use crate::floats::canonical_column;
 use crate::key::{KeyColumns, Keys};
 use crate::layout::Layout;
-use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
-use crate::parts::{Parts, hand_on};
-use crate::run::RunWriter;
+use crate::partial_aggregate::{Parts, hand_on};
+use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
+use crate::row_block::RunWriter;
 use crate::scatter::Targets;
 
 /// Sends each row to where its key is.
@@ -42,7 +42,7 @@ pub(crate) struct KeyRows {
 struct Bundles {
     keys: KeyTable,
     of_keys: Targets,
-    bundle: Bundle,
+    bundle: MiniBatch,
 }
 
 impl Bundles {
@@ -87,7 +87,7 @@ impl Bundles {
 struct Ranks {
     column: usize,
     converter: RowConverter,
-    best: Best,
+    best: BestRows,
 }
 
 impl Ranks {
@@ -97,7 +97,7 @@ impl Ranks {
         // What is missing is the worst.
         let options = SortOptions { descending: rank.descending, nulls_first: false };
         let field = SortField::new_with_options(input.field(column).data_type().clone(), options);
-        Ok(Self { column, converter: RowConverter::new(vec![field]).map_err(refused)?, best: Best::new(rank)? })
+        Ok(Self { column, converter: RowConverter::new(vec![field]).map_err(refused)?, best: BestRows::new(rank)? })
     }
 
     fn of(&self, batch: &RecordBatch) -> Result<arrow_row::Rows, ArrowError> {
@@ -145,8 +145,8 @@ impl KeyRows {
     }
 }
 
-impl Operator<RowsMedium> for KeyRows {
-    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+impl Operator<RowsFormat> for KeyRows {
+    fn process<'m>(&mut self, record: RowRecord, collector: &mut Collector<'_, 'm>) -> Result<(), TaskError> {
         let batch = record.into_batch()?;
         let failed = |error: ArrowError| self.info.failed("ValueError", error.to_string(), None);
         let writer = RunWriter::new(&self.layout, &self.carried(&batch).map_err(failed)?);
@@ -154,7 +154,7 @@ impl Operator<RowsMedium> for KeyRows {
         let ranks = self.rank.as_ref().map(|rank| rank.of(&batch.columns)).transpose().map_err(failed)?;
         let left_out = if self.keeps_null_keys { None } else { self.keys.nulls(&batch.columns) };
         if let Some(bundles) = &mut self.bundles {
-            return bundles.of((&keys, &batch), (&writer, left_out.as_ref()), |parts| hand_on(parts, flow));
+            return bundles.of((&keys, &batch), (&writer, left_out.as_ref()), |parts| hand_on(parts, collector));
         }
         let best = self.rank.as_mut().zip(ranks.as_ref()).map(|(rank, ranks)| rank.best.of(&keys, ranks, &batch));
         let rows = best.unwrap_or_else(|| (0..batch.len()).collect());
@@ -174,10 +174,10 @@ impl Operator<RowsMedium> for KeyRows {
                 writer.write(Rows::Range { start: row, end: row + 1 }, out);
             });
             if parts.is_full() {
-                hand_on(std::mem::take(&mut parts), flow)?;
+                hand_on(std::mem::take(&mut parts), collector)?;
             }
         }
-        if parts.is_empty() { Ok(()) } else { hand_on(parts, flow) }
+        if parts.is_empty() { Ok(()) } else { hand_on(parts, collector) }
     }
 
     fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
@@ -194,14 +194,14 @@ mod tests {
     use arrow_array::types::Int64Type;
     use arrow_array::{Array, ArrayRef, Int64Array};
     use arrow_schema::{DataType, Field};
-    use flownet_runtime::operator::Bundled;
+    use flownet_runtime::operator::BatchRecords;
     use flownet_runtime::time::ExactTime;
     use proptest::prelude::*;
 
     use super::*;
     use crate::event_time::{RowTimes, split_nanos};
     use crate::key::IntKey;
-    use crate::run::Gather;
+    use crate::row_block::Gather;
 
     /// Of thirds of a millisecond.
     fn exact(thirds: i64) -> ExactTime {
@@ -241,7 +241,7 @@ mod tests {
                             assert_eq!(number.len(), 1);
                             of_key.push((number.value(0), ExactTime { ms, nanos }));
                         };
-                        let Some(mut bundled) = Bundled::of(part.value, part.timestamp_ms)? else {
+                        let Some(mut bundled) = BatchRecords::of(part.value, part.timestamp_ms)? else {
                             add(part.timestamp_ms, part.value);
                             continue;
                         };

@@ -12,10 +12,10 @@ use flownet_runtime::window::Window;
 
 use super::key_rows::TIME_BYTES;
 use crate::event_time::split_nanos;
-use crate::gathered::{Gathered, late_row};
+use crate::gathered_rows::{GatheredRows, late_row};
 use crate::layout::Layout;
-use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
-use crate::parts::take_block;
+use crate::partial_aggregate::take_block;
+use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 
 /// Keeps so many rows, the best first. Of rows of one rank the one whose bytes are less is better: which rows stay depends
 /// on nothing but the rows.
@@ -24,12 +24,12 @@ pub(crate) struct TopN {
     /// Whether rows whose values are equal to the last one's stay, too.
     ties: bool,
     layout: Arc<Layout>,
-    best: Gathered,
+    best: GatheredRows,
 }
 
 /// A row, and what it is ranked by. Of one millisecond the [nanoseconds](crate::event_time) of the row decide.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ranked {
+pub(crate) struct RankedRow {
     rank: Box<[u8]>,
     run: Box<[u8]>,
 }
@@ -39,16 +39,16 @@ impl TopN {
     pub(crate) fn new(schema: SchemaRef, rank: &RowsRank, info: OperatorInfo) -> Result<Self, TaskError> {
         let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
         let count = usize::try_from(rank.count.get()).unwrap_or(usize::MAX);
-        Ok(Self { count, ties: rank.ties, layout: Arc::new(layout.clone()), best: Gathered::new(layout, info) })
+        Ok(Self { count, ties: rank.ties, layout: Arc::new(layout.clone()), best: GatheredRows::new(layout, info) })
     }
 
-    fn add(&self, (rank, run): (&[u8], &[u8]), rows: &mut Vec<Ranked>) {
+    fn add(&self, (rank, run): (&[u8], &[u8]), rows: &mut Vec<RankedRow>) {
         let place = rows.partition_point(|row| (&*row.rank, &*row.run) <= (rank, run));
         let is_tied = self.ties && rows.get(self.count - 1).is_some_and(|last| value_of(&last.rank) == value_of(rank));
         if place >= self.count && !is_tied {
             return;
         }
-        rows.insert(place, Ranked { rank: rank.into(), run: run.into() });
+        rows.insert(place, RankedRow { rank: rank.into(), run: run.into() });
         match rows.get(self.count - 1) {
             Some(last) if self.ties => {
                 rows.truncate(rows.partition_point(|row| value_of(&row.rank) <= value_of(&last.rank)));
@@ -63,28 +63,28 @@ fn value_of(rank: &[u8]) -> &[u8] {
     rank.split_last_chunk::<TIME_BYTES>().map_or(rank, |(value, _)| value)
 }
 
-impl Fold<RowsMedium> for TopN {
+impl Fold<RowsFormat> for TopN {
     /// The best first.
-    type Value = Vec<Ranked>;
+    type Value = Vec<RankedRow>;
 
     #[inline]
-    fn absorb(&self, record: &KeyedRecord<'_>, rows: &mut Vec<Ranked>) -> bool {
+    fn absorb(&self, record: &KeyedRecord<'_>, rows: &mut Vec<RankedRow>) -> bool {
         let mut run = record.value();
         let Some(rank) = take_block(&mut run) else { return false };
         self.add((rank, run), rows);
         true
     }
 
-    fn fold(&self, (): (), record: &KeyedRecord<'_>, rows: &mut Vec<Ranked>) -> Result<(), TaskError> {
+    fn fold(&self, (): (), record: &KeyedRecord<'_>, rows: &mut Vec<RankedRow>) -> Result<(), TaskError> {
         if self.absorb(record, rows) { Ok(()) } else { Err(self.best.malformed()) }
     }
 
-    fn merge(&self, (): (), rows: &mut Vec<Ranked>, later: &Vec<Ranked>) -> Result<(), TaskError> {
+    fn merge(&self, (): (), rows: &mut Vec<RankedRow>, later: &Vec<RankedRow>) -> Result<(), TaskError> {
         later.iter().for_each(|row| self.add((&row.rank, &row.run), rows));
         Ok(())
     }
 
-    fn has_records(&self, rows: &Vec<Ranked>) -> bool {
+    fn has_records(&self, rows: &Vec<RankedRow>) -> bool {
         !rows.is_empty()
     }
 
@@ -92,22 +92,22 @@ impl Fold<RowsMedium> for TopN {
         &mut self,
         window: Window,
         _: &[u8],
-        rows: &mut Vec<Ranked>,
-        flow: &mut Flow<'_, '_>,
+        rows: &mut Vec<RankedRow>,
+        collector: &mut Collector<'_, '_>,
     ) -> Result<(), TaskError> {
         // The time of a result is that of its window.
-        rows.iter().try_for_each(|row| self.best.add(split_nanos(&row.run).1, window.max_ms(), flow))
+        rows.iter().try_for_each(|row| self.best.add(split_nanos(&row.run).1, window.max_ms(), collector))
     }
 
-    fn emit_so_far(&mut self, _: &[u8], _: &Vec<Ranked>, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, _: &[u8], _: &Vec<RankedRow>, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         Err(TaskError::Config("the best rows of windows were given none".into()))
     }
 
-    fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.best.hand_on(flow)
+    fn hand_on(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.best.hand_on(collector)
     }
 
-    fn write(&self, (): (), _: &[u8], rows: &Vec<Ranked>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+    fn write(&self, (): (), _: &[u8], rows: &Vec<RankedRow>, out: &mut Vec<u8>) -> Result<(), TaskError> {
         put_varint(out, rows.len() as u64);
         for row in rows {
             put_block(out, &row.rank);
@@ -116,9 +116,9 @@ impl Fold<RowsMedium> for TopN {
         Ok(())
     }
 
-    fn read(&self, (): (), input: &mut Input<'_>) -> Result<Vec<Ranked>, TaskError> {
+    fn read(&self, (): (), input: &mut Input<'_>) -> Result<Vec<RankedRow>, TaskError> {
         let count = input.varint()?;
-        (0..count).map(|_| Ok(Ranked { rank: input.block()?.into(), run: input.block()?.into() })).collect()
+        (0..count).map(|_| Ok(RankedRow { rank: input.block()?.into(), run: input.block()?.into() })).collect()
     }
 
     /// What was to leave has left with its batch.
@@ -126,7 +126,7 @@ impl Fold<RowsMedium> for TopN {
         Ok(())
     }
 
-    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
+    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Collector<'_, 'm>) -> Result<RowRecord, TaskError> {
         let mut run = record.value();
         take_block(&mut run).ok_or_else(|| self.best.malformed())?;
         late_row(&self.layout, run, record.timestamp_ms).map_err(|error| self.best.info().malformed(&error))
@@ -169,7 +169,7 @@ mod tests {
             };
             let (one, other) = rows.split_at(cut.min(rows.len()));
             let mut merged = of(other);
-            Fold::<RowsMedium>::merge(&top, (), &mut merged, &of(one)).unwrap();
+            Fold::<RowsFormat>::merge(&top, (), &mut merged, &of(one)).unwrap();
             let mut sorted = rows.clone();
             sorted.sort_unstable();
             let last = sorted.get(count - 1).map_or(u8::MAX, |last| last.0);

@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 
 use self::folder::Folders;
 use crate::layout::{Layout, UnsupportedType};
-use crate::run::{Gather, MalformedRun};
+use crate::row_block::{Gather, MalformedRun};
 use crate::scatter::Scatter;
 
 /// What is gathered at most, of one batch more: as much as waits for a row group of a file.
@@ -35,13 +35,13 @@ pub struct Partitions {
     /// Tells rows of one partition by their bytes.
     converter: RowConverter,
     scatter: Scatter,
-    gathered: BTreeMap<String, Gathered>,
+    gathered: BTreeMap<String, FolderRows>,
     bytes: usize,
     most_bytes: usize,
 }
 
 /// What waits for one folder.
-struct Gathered {
+struct FolderRows {
     rows: Gather,
     bytes: usize,
 }
@@ -106,7 +106,7 @@ impl Partitions {
                 Entry::Vacant(entry) => {
                     let empty_bytes = COLUMN_BYTES * layout.schema().flattened_fields().len();
                     *bytes += empty_bytes;
-                    entry.insert(Gathered { rows: Gather::new(Arc::clone(layout)), bytes: empty_bytes })
+                    entry.insert(FolderRows { rows: Gather::new(Arc::clone(layout)), bytes: empty_bytes })
                 }
             };
             of_folder.bytes += run.len();
@@ -149,7 +149,7 @@ impl Partitions {
         self.taken(taken)
     }
 
-    fn taken(&mut self, taken: Option<(String, Gathered)>) -> Result<Option<(String, RecordBatch)>, PartitionError> {
+    fn taken(&mut self, taken: Option<(String, FolderRows)>) -> Result<Option<(String, RecordBatch)>, PartitionError> {
         let Some((folder, mut gathered)) = taken else { return Ok(None) };
         self.bytes -= gathered.bytes;
         Ok(Some((folder, gathered.rows.take()?)))

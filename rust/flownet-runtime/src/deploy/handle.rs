@@ -8,9 +8,9 @@ use flownet_core::gate::InputGate;
 use flownet_core::partition::PartitionHandle;
 use flownet_memory::BufferPool;
 
-use super::Registered;
+use super::RegisteredPartitions;
 use crate::error::TaskError;
-use crate::flame::{FlameOrder, Sampling, Stacks};
+use crate::flame::{FlameOrder, SamplingGuard, Stacks};
 use crate::input::ChannelCounts;
 use crate::inspection::{InputChannel, InputInspection, OutputChannel, OutputInspection, TaskChannels, TaskInspection};
 use crate::latency::Latency;
@@ -31,13 +31,13 @@ pub struct TaskHandle {
     mailbox: Mailbox,
     outcome: Arc<OnceLock<Result<(), TaskError>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    registered: Registered,
-    watched: Watched,
+    registered: RegisteredPartitions,
+    watched: TaskProbe,
 }
 
 /// What can be looked at while the task runs. Keeps nothing alive that the task gives back.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct TaskProbe {
     pub(super) metrics: Arc<TaskMetrics>,
     pub(super) gate: Option<Arc<InputGate>>,
     /// What came by each channel of the gate.
@@ -48,7 +48,7 @@ pub(super) struct Watched {
     pub(super) gate_pool: Option<Weak<BufferPool>>,
 }
 
-impl Watched {
+impl TaskProbe {
     fn pools(&self) -> impl Iterator<Item = Arc<BufferPool>> {
         self.output_pools.iter().chain(&self.gate_pool).filter_map(Weak::upgrade)
     }
@@ -61,8 +61,8 @@ impl TaskHandle {
         mailbox: Mailbox,
         outcome: Arc<OnceLock<Result<(), TaskError>>>,
         thread: JoinHandle<()>,
-        registered: Registered,
-        watched: Watched,
+        registered: RegisteredPartitions,
+        watched: TaskProbe,
     ) -> Self {
         Self { spec, name, mailbox, outcome, thread: Mutex::new(Some(thread)), registered, watched }
     }
@@ -148,7 +148,7 @@ impl TaskHandle {
 
     /// Looks at each of its channels, for people.
     pub fn channels(&self) -> TaskChannels {
-        let Watched { gate, channels, metrics, .. } = &self.watched;
+        let TaskProbe { gate, channels, metrics, .. } = &self.watched;
         let inputs = gate.as_ref().map(|gate| InputChannel::all(&self.spec, gate, channels)).unwrap_or_default();
         TaskChannels { age: metrics.age(), inputs, outputs: OutputChannel::all(&self.registered.partitions) }
     }
@@ -162,8 +162,8 @@ impl TaskHandle {
         order: FlameOrder,
         stacks: impl FnOnce() -> Option<Box<dyn Stacks>> + Send + 'static,
         on_end: impl FnOnce() + Send + 'static,
-    ) -> io::Result<Sampling> {
-        Sampling::start(Arc::clone(&self.watched.metrics), order, stacks, on_end)
+    ) -> io::Result<SamplingGuard> {
+        SamplingGuard::start(Arc::clone(&self.watched.metrics), order, stacks, on_end)
     }
 
     /// Tells a source how fast it may go; other tasks do not mind.

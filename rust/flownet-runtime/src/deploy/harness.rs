@@ -21,17 +21,17 @@ use flownet_memory::{BufferPoolSettings, SegmentPool};
 use flownet_net::{Inlets, ThreadParker};
 
 use super::prepared::{check, full_name, selector};
-use crate::chain::{Awaited, Chain, TaskContext};
+use crate::chain::{AwaitedInput, Chain, TaskContext};
 use crate::error::TaskError;
 use crate::input::{ChannelPlace, TaskInput};
-use crate::ledger::TimeState;
 use crate::mailbox::Mailbox;
 use crate::metrics::MetricsSnapshot;
 use crate::outputs::Outputs;
-use crate::snapshot::{Edges, RestoredPart, StatePart, Written};
+use crate::snapshot::{Edges, RestoredPart, StatePart, WrittenState};
 use crate::spec::TaskSpec;
 use crate::task::{Step, Task, catching};
 use crate::time::WallClock;
+use crate::time_accounting::TimeState;
 use crate::user_metrics::UserMetricSnapshot;
 
 /// Segments for what was emitted and not yet read. Until they are written to they cost no memory.
@@ -40,14 +40,14 @@ const SEGMENT_BYTES: usize = 32 << 10;
 
 /// The tasks of a job on the caller's thread.
 pub struct Harness<C: Chain + ?Sized> {
-    seats: Vec<Seat<C>>,
+    seats: Vec<HarnessTask<C>>,
     clock: WallClock,
     /// How many there were.
     checkpoints: u64,
 }
 
 /// One task, and where it is.
-struct Seat<C: Chain + ?Sized> {
+struct HarnessTask<C: Chain + ?Sized> {
     name: String,
     spec: TaskSpec,
     task: Task<C>,
@@ -58,7 +58,7 @@ struct Seat<C: Chain + ?Sized> {
 
 /// Why a harness stopped, and in which of its tasks.
 #[derive(Clone, Debug)]
-pub struct Stopped {
+pub struct HarnessStop {
     /// Name of the task.
     pub task: String,
     /// Index of its subtask.
@@ -78,7 +78,7 @@ impl<C: Chain + ?Sized> Harness<C> {
         let mut seats = Vec::with_capacity(tasks.len());
         for (spec, chain) in tasks {
             check(&spec)?;
-            seats.push(Seat::new(spec, chain, (&segments, &mut partitions), &clock, max_record_bytes)?);
+            seats.push(HarnessTask::new(spec, chain, (&segments, &mut partitions), &clock, max_record_bytes)?);
         }
         seats.iter().try_for_each(|seat| seat.connect(&partitions))?;
         Ok(Self { seats, clock, checkpoints: 0 })
@@ -86,14 +86,14 @@ impl<C: Chain + ?Sized> Harness<C> {
 
     /// Opens all chains, those behind first: whoever emits while it opens finds somebody there. Those behind sources begin
     /// with what was [kept](Self::snapshot) of them.
-    pub fn open(&mut self, restored: &[StatePart]) -> Result<(), Stopped> {
+    pub fn open(&mut self, restored: &[StatePart]) -> Result<(), HarnessStop> {
         let restored: Vec<_> = restored.iter().cloned().map(RestoredPart::Here).collect();
         self.seats.iter_mut().rev().try_for_each(|seat| seat.step(|seat| seat.open(&restored)).map(drop))?;
         self.run()
     }
 
     /// All that the tasks behind sources keep, as a checkpoint that stands has it.
-    pub fn snapshot(&mut self) -> Result<Vec<StatePart>, Stopped> {
+    pub fn snapshot(&mut self) -> Result<Vec<StatePart>, HarnessStop> {
         self.run()?;
         self.checkpoints += 1;
         let (id, mut all) = (self.checkpoints, Vec::new());
@@ -104,11 +104,11 @@ impl<C: Chain + ?Sized> Harness<C> {
     }
 
     /// Takes every step that can be taken at the time that the clock shows.
-    pub fn run(&mut self) -> Result<(), Stopped> {
+    pub fn run(&mut self) -> Result<(), HarnessStop> {
         loop {
             let mut has_moved = false;
             for seat in &mut self.seats {
-                while seat.step(Seat::turn)? {
+                while seat.step(HarnessTask::turn)? {
                     has_moved = true;
                 }
             }
@@ -119,7 +119,7 @@ impl<C: Chain + ?Sized> Harness<C> {
     }
 
     /// Moves the clock, from timer to timer, and takes every step on the way. A clock never goes back.
-    pub fn advance_to(&mut self, now_ms: i64) -> Result<(), Stopped> {
+    pub fn advance_to(&mut self, now_ms: i64) -> Result<(), HarnessStop> {
         self.run()?;
         while let Some(due_ms) = self.next_timer_ms().filter(|due_ms| *due_ms < now_ms) {
             self.clock.set(due_ms);
@@ -155,10 +155,10 @@ impl<C: Chain + ?Sized> Harness<C> {
     }
 
     /// Closes what is open; tells of the first that failed.
-    pub fn close(&mut self) -> Result<(), Stopped> {
+    pub fn close(&mut self) -> Result<(), HarnessStop> {
         let mut closed = Ok(());
         for seat in &mut self.seats {
-            closed = closed.and(seat.step(Seat::close).map(drop));
+            closed = closed.and(seat.step(HarnessTask::close).map(drop));
         }
         closed
     }
@@ -170,7 +170,7 @@ impl<C: Chain + ?Sized> Harness<C> {
     }
 }
 
-impl<C: Chain + ?Sized> Seat<C> {
+impl<C: Chain + ?Sized> HarnessTask<C> {
     fn new(
         spec: TaskSpec,
         chain: Box<C>,
@@ -225,7 +225,7 @@ impl<C: Chain + ?Sized> Seat<C> {
             parker,
             started: Instant::now(),
             has_arrived: false,
-            awaited: Awaited::Nothing,
+            awaited: AwaitedInput::Nothing,
             is_inputs_turn: false,
             source_end: None,
             checkpointing: None,
@@ -271,7 +271,7 @@ impl<C: Chain + ?Sized> Seat<C> {
         while self.task.chain.is_writing() {
             written.add(self.task.chain.write_on(checkpoint_id, &mut || false)?);
         }
-        let Written { parts, pieces } = written;
+        let WrittenState { parts, pieces } = written;
         for pieces in pieces {
             while let Some(part) = pieces.take()? {
                 all.push(part);
@@ -312,7 +312,7 @@ impl<C: Chain + ?Sized> Seat<C> {
     }
 
     /// Runs one of these, and says which task it was that failed.
-    fn step(&mut self, step: impl FnOnce(&mut Self) -> Result<bool, TaskError>) -> Result<bool, Stopped> {
+    fn step(&mut self, step: impl FnOnce(&mut Self) -> Result<bool, TaskError>) -> Result<bool, HarnessStop> {
         let name = self.name.clone();
         let mut done = false;
         catching(&name, || {
@@ -321,7 +321,7 @@ impl<C: Chain + ?Sized> Seat<C> {
         })
         .map_err(|error| {
             let TaskSpec { subtask, parallelism, .. } = self.spec;
-            Stopped { task: self.spec.name.clone(), subtask, parallelism, error }
+            HarnessStop { task: self.spec.name.clone(), subtask, parallelism, error }
         })?;
         Ok(done)
     }
@@ -329,7 +329,7 @@ impl<C: Chain + ?Sized> Seat<C> {
 
 impl<C: Chain + ?Sized> Drop for Harness<C> {
     fn drop(&mut self) {
-        if let Err(Stopped { task, error, .. }) = self.close() {
+        if let Err(HarnessStop { task, error, .. }) = self.close() {
             tracing::warn!(task, %error, "close() failed");
         }
         for seat in &self.seats {

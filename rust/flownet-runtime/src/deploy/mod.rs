@@ -18,7 +18,7 @@ use flownet_net::{NetworkConfig, NetworkEnvironment};
 use serde::{Deserialize, Serialize};
 
 pub use self::handle::TaskHandle;
-pub use self::harness::{Harness, Stopped};
+pub use self::harness::{Harness, HarnessStop};
 pub use self::prepared::PreparedTask;
 use crate::spec::TaskSpec;
 
@@ -65,12 +65,12 @@ fn gate_settings(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> Option
 
 /// Partitions known to the environment; forgotten and released on drop.
 #[derive(Debug)]
-struct Registered {
+struct RegisteredPartitions {
     environment: NetworkEnvironment,
     partitions: Vec<PartitionHandle>,
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredPartitions {
     fn drop(&mut self) {
         for partition in &self.partitions {
             self.environment.release_partition(partition.id());

@@ -17,16 +17,16 @@ use flownet_core::{ChannelIndex, ExchangeError, PartitionId, Selector, Subpartit
 use flownet_memory::{BufferPool, BufferPoolSettings, MemoryError};
 use flownet_net::{Inlets, NetworkEnvironment, ThreadParker};
 
-use super::handle::Watched;
-use super::{Registered, TaskHandle, gate_settings};
-use crate::chain::{Awaited, Chain, TaskContext};
+use super::handle::TaskProbe;
+use super::{RegisteredPartitions, TaskHandle, gate_settings};
+use crate::chain::{AwaitedInput, Chain, TaskContext};
 use crate::error::TaskError;
 use crate::input::{ChannelPlace, TaskInput};
 use crate::log::{self, Log, Speaker};
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
-use crate::snapshot::{Checkpointing, Edges};
+use crate::snapshot::{CheckpointContext, Edges};
 use crate::spec::{ChannelSpec, FlowControl, OutputSpec, Partitioner, TaskSpec};
 use crate::task::{Markers, Task, catching};
 use crate::time::WallClock;
@@ -46,8 +46,8 @@ pub struct PreparedTask {
     output_pools: Vec<Arc<BufferPool>>,
     output_inlets: Arc<Inlets>,
     gate: Option<PreparedGate>,
-    registered: Registered,
-    checkpointing: Option<Checkpointing>,
+    registered: RegisteredPartitions,
+    checkpointing: Option<CheckpointContext>,
     log: Arc<Log>,
     monitor: Option<Waker>,
 }
@@ -90,7 +90,7 @@ impl PreparedTask {
         max_record_bytes: usize,
     ) -> Result<Self, TaskError> {
         check(&spec)?;
-        let registered = Registered { environment: environment.clone(), partitions: Vec::new() };
+        let registered = RegisteredPartitions { environment: environment.clone(), partitions: Vec::new() };
         let mut prepared = Self {
             worker,
             max_record_bytes,
@@ -143,7 +143,7 @@ impl PreparedTask {
     }
 
     /// Lets the task begin with what was kept of it, and take checkpoints. Without it the task knows nothing of either.
-    pub fn set_checkpointing(&mut self, checkpointing: Checkpointing) {
+    pub fn set_checkpointing(&mut self, checkpointing: CheckpointContext) {
         self.checkpointing = Some(checkpointing);
     }
 
@@ -283,10 +283,10 @@ impl PreparedTask {
         Ok(PreparedGate { gate, inlets: Inlets::new(), places, in_flight, resources })
     }
 
-    fn watched(&self, metrics: &Arc<TaskMetrics>) -> Watched {
+    fn watched(&self, metrics: &Arc<TaskMetrics>) -> TaskProbe {
         let places = self.gate.iter().flat_map(|prepared| &prepared.places);
         let gate_pool = self.gate.as_ref().and_then(|prepared| prepared.resources.pool.as_ref());
-        Watched {
+        TaskProbe {
             metrics: Arc::clone(metrics),
             gate: self.gate.as_ref().map(|prepared| Arc::clone(&prepared.gate)),
             channels: places.map(|place| Arc::clone(&place.counts)).collect(),
@@ -310,7 +310,7 @@ struct TaskParts {
     output_inlets: Arc<Inlets>,
     gate: Option<PreparedGate>,
     partitions: Vec<PartitionHandle>,
-    checkpointing: Option<Checkpointing>,
+    checkpointing: Option<CheckpointContext>,
     edges: Edges,
     markers: Option<Markers>,
 }
@@ -351,7 +351,7 @@ impl TaskParts {
             parker,
             started,
             has_arrived: false,
-            awaited: Awaited::Nothing,
+            awaited: AwaitedInput::Nothing,
             is_inputs_turn: false,
             source_end,
             checkpointing,

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::sampler::Sampling;
-use crate::ledger::{TimeShares, TimeState};
+pub use self::sampler::SamplingGuard;
+use crate::time_accounting::{TimeShares, TimeState};
 
 /// How often to look, and how far apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,14 +165,14 @@ pub struct FlameFrame {
     /// Position of the frame that it is on.
     pub below: Option<u32>,
     /// What it is.
-    pub place: Place,
+    pub place: TaskActivity,
     /// Samples in it, and in what is on it.
     pub samples: u32,
 }
 
 /// What a task is found in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum TaskActivity {
     /// A function.
     Function {
         /// Its name.

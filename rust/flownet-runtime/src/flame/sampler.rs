@@ -8,37 +8,37 @@ use std::time::{Duration, Instant};
 
 use super::tree::Tree;
 use super::{Flame, FlameOrder, StackOf, Stacks, is_back_pressured, stack_of};
-use crate::ledger::{TimeShares, TimeState};
 use crate::metrics::TaskMetrics;
+use crate::time_accounting::{TimeShares, TimeState};
 
 /// A task that is being looked at. Dropped, it is looked at no longer.
 #[derive(Debug)]
-pub struct Sampling {
-    shared: Arc<Shared>,
+pub struct SamplingGuard {
+    shared: Arc<SamplerShared>,
     thread: Thread,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SamplerShared {
     metrics: Arc<TaskMetrics>,
     order: FlameOrder,
     began: Instant,
     /// What the ledger had by then.
     before: TimeShares,
     is_left: AtomicBool,
-    found: Mutex<Found>,
+    found: Mutex<SampledStacks>,
 }
 
 /// What was found so far.
 #[derive(Debug, Default)]
-struct Found {
+struct SampledStacks {
     taken: u32,
     back_pressured: u32,
     has_ended: bool,
     tree: Tree,
 }
 
-impl Sampling {
+impl SamplingGuard {
     /// Begins, on a thread of its own, where `stacks` makes what reads stacks, if there are any. `on_end` is called there when
     /// the last sample is taken or the task has ended.
     ///
@@ -52,7 +52,7 @@ impl Sampling {
     ) -> io::Result<Self> {
         let (began, before) = (Instant::now(), metrics.time());
         let (is_left, found) = (AtomicBool::new(false), Mutex::default());
-        let shared = Arc::new(Shared { metrics, order, began, before, is_left, found });
+        let shared = Arc::new(SamplerShared { metrics, order, began, before, is_left, found });
         let sampler = Arc::clone(&shared);
         let body = move || {
             sampler.sample_all(stacks());
@@ -64,22 +64,22 @@ impl Sampling {
 
     /// What was found until now.
     pub fn flame(&self) -> Flame {
-        let Shared { metrics, order, began, before, .. } = &*self.shared;
+        let SamplerShared { metrics, order, began, before, .. } = &*self.shared;
         let (lasted, time) = (began.elapsed(), metrics.time().since(before));
         let found = self.shared.found();
-        let Found { taken, back_pressured, has_ended, ref tree } = *found;
+        let SampledStacks { taken, back_pressured, has_ended, ref tree } = *found;
         Flame { asked: order.samples(), taken, back_pressured, lasted, time, has_ended, frames: tree.frames() }
     }
 }
 
-impl Drop for Sampling {
+impl Drop for SamplingGuard {
     fn drop(&mut self) {
         self.shared.is_left.store(true, Ordering::Relaxed);
         self.thread.unpark();
     }
 }
 
-impl Shared {
+impl SamplerShared {
     fn sample_all(&self, mut stacks: Option<Box<dyn Stacks>>) {
         let mut next = 0;
         while next < self.order.samples() && self.sleep_until(self.order.due(next)) {
@@ -136,12 +136,12 @@ impl Shared {
         }
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
+    fn found(&self) -> MutexGuard<'_, SampledStacks> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Found {
+impl SampledStacks {
     fn add(&mut self, state: TimeState, of: Option<StackOf>, stack: Vec<super::StackFrame>, samples: u32) {
         self.taken += samples;
         if is_back_pressured(state) {
@@ -165,14 +165,14 @@ const LONGEST_NAP: Duration = Duration::from_millis(20);
 mod tests {
     use std::sync::mpsc;
 
-    use super::super::{FlameFrame, Place, StackFrame};
+    use super::super::{FlameFrame, StackFrame, TaskActivity};
     use super::*;
-    use crate::ledger::Lack;
+    use crate::time_accounting::BackpressureCause;
 
     /// Says what a function of the test says.
-    struct Read<F>(F);
+    struct ReaderFn<F>(F);
 
-    impl<F: FnMut(StackOf) -> Vec<StackFrame>> Stacks for Read<F> {
+    impl<F: FnMut(StackOf) -> Vec<StackFrame>> Stacks for ReaderFn<F> {
         fn read(&mut self, of: StackOf) -> Vec<StackFrame> {
             (self.0)(of)
         }
@@ -188,9 +188,9 @@ mod tests {
         F: FnMut(StackOf) -> Vec<StackFrame> + Send + 'static,
     {
         let (ended, is_over) = mpsc::channel();
-        let stacks = move || Some(Box::new(Read(read)) as Box<dyn Stacks>);
+        let stacks = move || Some(Box::new(ReaderFn(read)) as Box<dyn Stacks>);
         let end = move || drop(ended);
-        let sampling = Sampling::start(Arc::clone(metrics), order, stacks, end).expect("a thread");
+        let sampling = SamplingGuard::start(Arc::clone(metrics), order, stacks, end).expect("a thread");
         let _: Result<(), _> = is_over.recv();
         sampling.flame()
     }
@@ -199,7 +199,7 @@ mod tests {
         vec![StackFrame::new("burn", "job.py", 1, 2)]
     }
 
-    fn samples(flame: &Flame, is_it: impl Fn(&Place) -> bool) -> u32 {
+    fn samples(flame: &Flame, is_it: impl Fn(&TaskActivity) -> bool) -> u32 {
         flame.frames.iter().filter(|FlameFrame { place, .. }| is_it(place)).map(|frame| frame.samples).sum()
     }
 
@@ -209,7 +209,7 @@ mod tests {
         metrics.switch(TimeState::Busy);
         let flame = flame(&metrics, order(5), |of| if of == StackOf::Task { burn() } else { vec![] });
         assert_eq!((flame.asked, flame.taken, flame.back_pressured, flame.has_ended), (5, 5, 0, false));
-        assert_eq!(samples(&flame, |place| matches!(place, Place::Function { name, .. } if name == "burn")), 5);
+        assert_eq!(samples(&flame, |place| matches!(place, TaskActivity::Function { name, .. } if name == "burn")), 5);
         assert_eq!(flame.frames.len(), 1);
         assert_eq!(flame.time.total(), flame.time.busy);
     }
@@ -217,10 +217,14 @@ mod tests {
     #[test]
     fn who_waits_for_outputs_is_found_waiting_and_nobody_is_called() {
         let metrics = Arc::new(TaskMetrics::new());
-        metrics.switch(TimeState::SoftBackPressured(Lack::Credit));
+        metrics.switch(TimeState::SoftBackPressured(BackpressureCause::Credit));
         let flame = flame(&metrics, order(5), |_| unreachable!("it has no stack"));
         assert_eq!((flame.taken, flame.back_pressured), (5, 5));
-        assert_eq!(samples(&flame, |place| *place == Place::State(TimeState::SoftBackPressured(Lack::Credit))), 5);
+        assert_eq!(
+            samples(&flame, |place| *place
+                == TaskActivity::State(TimeState::SoftBackPressured(BackpressureCause::Credit))),
+            5
+        );
         assert_eq!(flame.time.total(), flame.time.back_pressured());
     }
 
@@ -234,7 +238,7 @@ mod tests {
             switched.switch(TimeState::Busy);
             burn()
         });
-        assert_eq!(samples(&flame, |place| *place == Place::Missed), flame.taken);
+        assert_eq!(samples(&flame, |place| *place == TaskActivity::Missed), flame.taken);
         assert!(flame.taken >= 1);
     }
 
@@ -246,12 +250,12 @@ mod tests {
             thread::sleep(PROMPT);
             vec![]
         });
-        assert_eq!(samples(&late, |place| *place == Place::Missed), late.taken);
-        let without = Sampling::start(metrics, order(1), || None, || {}).expect("a thread");
+        assert_eq!(samples(&late, |place| *place == TaskActivity::Missed), late.taken);
+        let without = SamplingGuard::start(metrics, order(1), || None, || {}).expect("a thread");
         while without.flame().taken == 0 {
             thread::yield_now();
         }
-        assert_eq!(samples(&without.flame(), |place| *place == Place::State(TimeState::Busy)), 1);
+        assert_eq!(samples(&without.flame(), |place| *place == TaskActivity::State(TimeState::Busy)), 1);
     }
 
     #[test]
@@ -279,7 +283,7 @@ mod tests {
         assert_eq!((ended.taken, ended.has_ended), (0, true));
         let (ended, is_over) = mpsc::channel();
         let metrics = Arc::new(TaskMetrics::new());
-        let left = Sampling::start(metrics, order(1000), || None, move || drop(ended)).expect("a thread");
+        let left = SamplingGuard::start(metrics, order(1000), || None, move || drop(ended)).expect("a thread");
         drop(left);
         let _: Result<(), _> = is_over.recv();
     }

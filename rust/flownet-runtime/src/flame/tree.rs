@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{FlameFrame, MOST_FRAMES, Place, StackFrame, StackOf};
-use crate::ledger::TimeState;
+use super::{FlameFrame, MOST_FRAMES, StackFrame, StackOf, TaskActivity};
+use crate::time_accounting::TimeState;
 
 /// Frames and how often each was found.
 #[derive(Debug, Default)]
@@ -87,13 +87,13 @@ impl Tree {
 }
 
 impl Frame {
-    fn place(&self) -> Place {
+    fn place(&self) -> TaskActivity {
         match &self.key {
             Key::Function { name, file, .. } => {
-                Place::Function { name: name.clone(), file: file.clone(), line: self.line() }
+                TaskActivity::Function { name: name.clone(), file: file.clone(), line: self.line() }
             }
-            Key::State(state) => Place::State(*state),
-            Key::Missed => Place::Missed,
+            Key::State(state) => TaskActivity::State(*state),
+            Key::Missed => TaskActivity::Missed,
         }
     }
 
@@ -107,7 +107,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Lack;
+    use crate::time_accounting::BackpressureCause;
 
     fn function(name: &str, line: u32) -> StackFrame {
         StackFrame::new(name, "job.py", 1, line)
@@ -117,9 +117,9 @@ mod tests {
     fn folded(tree: &Tree) -> Vec<String> {
         let frames = tree.frames();
         let name = |frame: &FlameFrame| match &frame.place {
-            Place::Function { name, line, .. } => format!("{name}:{line}"),
-            Place::State(state) => format!("{state:?}"),
-            Place::Missed => "missed".to_owned(),
+            TaskActivity::Function { name, line, .. } => format!("{name}:{line}"),
+            TaskActivity::State(state) => format!("{state:?}"),
+            TaskActivity::Missed => "missed".to_owned(),
         };
         let mut paths: Vec<String> = Vec::new();
         for frame in &frames {
@@ -147,9 +147,14 @@ mod tests {
     fn states_are_where_they_belong() {
         let mut tree = Tree::default();
         tree.add(TimeState::Busy, Some(StackOf::Task), vec![], 1);
-        tree.add(TimeState::SoftBackPressured(Lack::Pool), None, vec![], 2);
-        tree.add(TimeState::HardBackPressured(Lack::Credit), Some(StackOf::Task), vec![function("map", 1)], 3);
-        tree.add(TimeState::HardBackPressured(Lack::Credit), Some(StackOf::Task), vec![], 4);
+        tree.add(TimeState::SoftBackPressured(BackpressureCause::Pool), None, vec![], 2);
+        tree.add(
+            TimeState::HardBackPressured(BackpressureCause::Credit),
+            Some(StackOf::Task),
+            vec![function("map", 1)],
+            3,
+        );
+        tree.add(TimeState::HardBackPressured(BackpressureCause::Credit), Some(StackOf::Task), vec![], 4);
         tree.add(TimeState::Awaiting, Some(StackOf::Helper), vec![function("fetch", 1), function("loop", 2)], 5);
         tree.add(TimeState::Idle, Some(StackOf::Helper), vec![], 6);
         tree.add_missed(7);

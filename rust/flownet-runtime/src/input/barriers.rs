@@ -9,12 +9,12 @@ use flownet_core::{Barrier, BarrierKind, ChannelIndex, CheckpointId, Event};
 
 use super::{Channel, Signal, TaskInput};
 use crate::error::{ExchangeFailure, TaskError};
-use crate::snapshot::{CheckpointMode, Kept, Recorded, kept};
+use crate::snapshot::{CheckpointMode, InFlightChannel, InFlightElement, kept};
 
 /// The checkpoint that is under way.
 #[derive(Debug)]
 pub(super) struct Barriers {
-    capture: Capture<Kept>,
+    capture: Capture<InFlightElement>,
     /// Whether barriers may overtake.
     overtakes: bool,
     /// When its first barrier came.
@@ -46,8 +46,8 @@ fn unread<'a>(
     channel: &'a Channel,
     arrived: impl Iterator<Item = &'a (ChannelIndex, Element)>,
     index: ChannelIndex,
-) -> Vec<Kept> {
-    let begun = channel.reader.unread().map(|bytes| Kept::Records(bytes.to_vec()));
+) -> Vec<InFlightElement> {
+    let begun = channel.reader.unread().map(|bytes| InFlightElement::Records(bytes.to_vec()));
     let of_channel = arrived.filter(|(of, _)| *of == index);
     begun.chain(of_channel.filter_map(|(_, element)| kept(element))).collect()
 }
@@ -216,8 +216,8 @@ impl TaskInput {
         }
         if let Some(checkpoint_id) = step.completed {
             let captured = barriers.capture.take().into_iter();
-            let recorded = |(index, kept): (ChannelIndex, Vec<Kept>)| {
-                (index, Recorded { watermark_ms: barriers.watermarks_ms[index.index()], kept })
+            let recorded = |(index, kept): (ChannelIndex, Vec<InFlightElement>)| {
+                (index, InFlightChannel { watermark_ms: barriers.watermarks_ms[index.index()], kept })
             };
             let in_flight = captured.map(recorded).collect();
             self.signals.push_back(Signal::Completed { checkpoint_id, aligned: barriers.began.elapsed(), in_flight });

@@ -35,7 +35,7 @@ use crate::error::{ExchangeFailure, TaskError};
 use crate::iteration::rounds::RoundAligner;
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
-use crate::snapshot::{Kept, Recorded, Replay, Replayed};
+use crate::snapshot::{InFlightChannel, InFlightElement, Replay, ReplayedElement};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 
 /// Elements taken from the gate under one lock. Their segments are not free before they are read: not too many.
@@ -128,7 +128,7 @@ pub(crate) enum Signal {
         /// Since the first one came.
         aligned: Duration,
         /// What it overtook, by channel.
-        in_flight: Vec<(ChannelIndex, Recorded)>,
+        in_flight: Vec<(ChannelIndex, InFlightChannel)>,
     },
     /// A checkpoint is off, as those upstream say.
     Cancelled(CheckpointId),
@@ -287,14 +287,16 @@ impl TaskInput {
         };
         let channel = &mut self.channels[index.index()];
         match step {
-            Replayed::Begin { watermark_ms } => channel.watermark_ms = watermark_ms,
-            Replayed::Kept(Kept::Records(records)) => {
+            ReplayedElement::Begin { watermark_ms } => channel.watermark_ms = watermark_ms,
+            ReplayedElement::Kept(InFlightElement::Records(records)) => {
                 let buffer = replay.buffer(&records)?;
                 self.metrics.add_taken(1, buffer.len() as u64);
                 self.arrived.push_back((index, Element::Data(buffer)));
             }
-            Replayed::Kept(Kept::Event(event)) => self.arrived.push_back((index, Element::Event(event))),
-            Replayed::End => {
+            ReplayedElement::Kept(InFlightElement::Event(event)) => {
+                self.arrived.push_back((index, Element::Event(event)))
+            }
+            ReplayedElement::End => {
                 channel.reader.check_boundary().map_err(ExchangeError::from)?;
                 channel.watermark_ms = None;
             }

@@ -24,7 +24,7 @@ struct Rig {
 
 /// Everything a task would see, in order.
 #[derive(Debug, PartialEq, Eq)]
-enum Seen {
+enum SeenEvent {
     Record(usize, String),
     Signal(Signal),
     End { drain: bool },
@@ -64,25 +64,25 @@ impl Rig {
     }
 
     /// Reads until nothing is there, as the task loop does.
-    fn read(&mut self) -> Result<Vec<Seen>, TaskError> {
+    fn read(&mut self) -> Result<Vec<SeenEvent>, TaskError> {
         let mut seen = Vec::new();
         loop {
             match self.input.poll(Waker::noop()) {
                 Poll::Pending => return Ok(seen),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(Arrival::End { drain })) => {
-                    seen.push(Seen::End { drain });
+                    seen.push(SeenEvent::End { drain });
                     return Ok(seen);
                 }
                 Poll::Ready(Ok(Arrival::Events)) => {}
                 Poll::Ready(Ok(Arrival::Buffer)) => {
                     let mut batch = self.input.batch(&|| false, 0);
                     while let Some((input, record)) = batch.next()? {
-                        seen.push(Seen::Record(input, String::from_utf8(record.to_vec()).unwrap()));
+                        seen.push(SeenEvent::Record(input, String::from_utf8(record.to_vec()).unwrap()));
                     }
                 }
             }
-            seen.extend(std::iter::from_fn(|| self.input.take_signal()).map(Seen::Signal));
+            seen.extend(std::iter::from_fn(|| self.input.take_signal()).map(SeenEvent::Signal));
         }
     }
 
@@ -94,12 +94,12 @@ impl Rig {
     }
 }
 
-fn record(input: usize, text: &str) -> Seen {
-    Seen::Record(input, text.to_owned())
+fn record(input: usize, text: &str) -> SeenEvent {
+    SeenEvent::Record(input, text.to_owned())
 }
 
-fn time(signal: TimeSignal) -> Seen {
-    Seen::Signal(Signal::Time(signal))
+fn time(signal: TimeSignal) -> SeenEvent {
+    SeenEvent::Signal(Signal::Time(signal))
 }
 
 fn watermark(timestamp_ms: i64) -> Event {
@@ -116,7 +116,7 @@ fn what_a_chain_says_to_the_next_keeps_its_place_among_the_records_of_its_channe
     rig.emit(1, "d");
     let seen = rig.read().unwrap();
     let of_first: Vec<_> = seen.into_iter().filter(|seen| *seen != record(1, "d")).collect();
-    assert_eq!(of_first, [record(0, "a"), Seen::Signal(Signal::Custom(said("b"))), record(0, "c")]);
+    assert_eq!(of_first, [record(0, "a"), SeenEvent::Signal(Signal::Custom(said("b"))), record(0, "c")]);
     rig.assert_all_segments_home();
 }
 
@@ -135,7 +135,7 @@ fn records_and_watermarks_keep_their_order_and_time_is_that_of_the_slowest_chann
     rig.finish(1, true);
     assert_eq!(rig.read().unwrap(), [time(TimeSignal::Watermark(10))], "who has ended holds nobody back");
     rig.finish(0, true);
-    assert_eq!(rig.read().unwrap(), [Seen::End { drain: true }]);
+    assert_eq!(rig.read().unwrap(), [SeenEvent::End { drain: true }]);
     rig.assert_all_segments_home();
 }
 
@@ -155,7 +155,7 @@ fn the_input_is_drained_only_if_every_channel_is() {
         let mut rig = Rig::new(2);
         rig.finish(0, one);
         rig.finish(1, other);
-        assert_eq!(rig.read().unwrap(), [Seen::End { drain: all }]);
+        assert_eq!(rig.read().unwrap(), [SeenEvent::End { drain: all }]);
         rig.assert_all_segments_home();
     }
 }
@@ -181,7 +181,7 @@ fn a_marker_is_seen_between_the_records_before_it_and_those_behind() {
     rig.emit(0, "before");
     rig.send(0, &marker);
     rig.emit(0, "behind");
-    let signal = Seen::Signal(Signal::Marker(marker));
+    let signal = SeenEvent::Signal(Signal::Marker(marker));
     assert_eq!(rig.read().unwrap(), [record(0, "before"), signal, record(0, "behind")]);
     rig.assert_all_segments_home();
 }

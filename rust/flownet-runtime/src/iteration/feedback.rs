@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use flownet_core::Round;
 
 use super::error::IterationFault;
-use crate::mailbox::Bell;
+use crate::mailbox::TaskWaker;
 use crate::time::NO_TIMESTAMP;
 use crate::varint::{put_varint, take_varint, unzigzag, zigzag};
 
@@ -57,18 +57,18 @@ struct Queue {
     records: u64,
     memory_bytes: u64,
     disk_bytes: u64,
-    bell: Option<Bell>,
+    bell: Option<TaskWaker>,
     was_rung: bool,
     end: Option<FeedbackEnd>,
     given_up: u64,
-    kept: Option<Kept>,
+    kept: Option<FeedbackSnapshot>,
 }
 
 /// What a checkpoint keeps, between the head, which has taken it, and the tail, which has not.
 #[derive(Debug)]
-struct Kept {
+struct FeedbackSnapshot {
     checkpoint_id: u64,
-    records: Vec<Stored>,
+    records: Vec<StoredRecord>,
 }
 
 /// How the loop ended.
@@ -84,12 +84,12 @@ pub(crate) enum FeedbackEnd {
 
 #[derive(Debug)]
 enum Item {
-    Records { count: u64, bytes: Stored },
+    Records { count: u64, bytes: StoredRecord },
     Round(Round),
 }
 
 #[derive(Clone, Debug)]
-enum Stored {
+enum StoredRecord {
     Memory(Arc<Vec<u8>>),
     Disk { file: Arc<File>, offset: u64, len: usize },
 }
@@ -138,10 +138,10 @@ impl Feedback {
         let mut queue = self.lock();
         let mut records = Vec::new();
         if !unsent.is_empty() {
-            records.push(Stored::Memory(Arc::new(unsent.to_vec())));
+            records.push(StoredRecord::Memory(Arc::new(unsent.to_vec())));
         }
         records.extend(queue.waiting());
-        queue.kept = Some(Kept { checkpoint_id, records });
+        queue.kept = Some(FeedbackSnapshot { checkpoint_id, records });
     }
 
     /// F6: the head is done, with these records before all others that were taken from here and not sent.
@@ -153,7 +153,7 @@ impl Feedback {
             if count > 0 {
                 queue.records += count;
                 queue.memory_bytes += unsent.len() as u64;
-                queue.items.push_front(Item::Records { count, bytes: Stored::Memory(Arc::new(unsent.to_vec())) });
+                queue.items.push_front(Item::Records { count, bytes: StoredRecord::Memory(Arc::new(unsent.to_vec())) });
             }
         }
     }
@@ -179,7 +179,7 @@ impl Feedback {
 
 impl Queue {
     /// The records that wait.
-    fn waiting(&self) -> Vec<Stored> {
+    fn waiting(&self) -> Vec<StoredRecord> {
         let records = self.items.iter().filter_map(|item| match item {
             Item::Records { bytes, .. } => Some(bytes.clone()),
             Item::Round(_) => None,
@@ -189,8 +189,8 @@ impl Queue {
 
     /// Small pieces become one.
     fn append(&mut self, item: Item) {
-        if let Item::Records { count, bytes: Stored::Memory(bytes) } = &item
-            && let Some(Item::Records { count: counted, bytes: Stored::Memory(last) }) = self.items.back_mut()
+        if let Item::Records { count, bytes: StoredRecord::Memory(bytes) } = &item
+            && let Some(Item::Records { count: counted, bytes: StoredRecord::Memory(last) }) = self.items.back_mut()
             && last.len() + bytes.len() <= PIECE_BYTES
             // A checkpoint may have it.
             && let Some(last) = Arc::get_mut(last)
@@ -214,8 +214,8 @@ impl Item {
     /// In memory, and on disk.
     fn bytes(&self) -> (u64, u64) {
         match self {
-            Self::Records { bytes: Stored::Memory(bytes), .. } => (bytes.len() as u64, 0),
-            Self::Records { bytes: Stored::Disk { len, .. }, .. } => (0, *len as u64),
+            Self::Records { bytes: StoredRecord::Memory(bytes), .. } => (bytes.len() as u64, 0),
+            Self::Records { bytes: StoredRecord::Disk { len, .. }, .. } => (0, *len as u64),
             Self::Round(_) => (0, 0),
         }
     }
@@ -274,7 +274,7 @@ impl FeedbackWriter {
         };
         // The reader may have made more room meanwhile, and nobody else takes any.
         let (stored, memory, disk) = if memory_bytes + len <= self.limits.memory_bytes {
-            (Stored::Memory(Arc::new(bytes)), len, 0)
+            (StoredRecord::Memory(Arc::new(bytes)), len, 0)
         } else if disk_bytes + len <= self.limits.disk_bytes {
             let stored = self.spill(&bytes).map_err(|error| fault(&error, disk_bytes))?;
             // Kept for what is gathered next.
@@ -349,14 +349,14 @@ impl FeedbackWriter {
         self.feedback.lock().given_up
     }
 
-    fn spill(&mut self, bytes: &[u8]) -> io::Result<Stored> {
+    fn spill(&mut self, bytes: &[u8]) -> io::Result<StoredRecord> {
         let (file, offset) = match &mut self.spill {
             Some((file, written)) if *written < FILE_BYTES => (Arc::clone(file), *written),
             _ => (Arc::new(tempfile::tempfile()?), 0),
         };
         file.write_all_at(bytes, offset)?;
         self.spill = Some((Arc::clone(&file), offset + bytes.len() as u64));
-        Ok(Stored::Disk { file, offset, len: bytes.len() })
+        Ok(StoredRecord::Disk { file, offset, len: bytes.len() })
     }
 }
 
@@ -370,7 +370,7 @@ pub struct FeedbackReader {
 
 /// What was fed back.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fed<'a> {
+pub(crate) enum FeedbackItem<'a> {
     /// A record, as it was encoded.
     Record {
         /// Its time.
@@ -388,7 +388,7 @@ impl FeedbackReader {
     }
 
     /// Whom to ring when something comes; it is rung at once if something has.
-    pub(crate) fn set_bell(&self, bell: Bell) {
+    pub(crate) fn set_bell(&self, bell: TaskWaker) {
         let has_come = {
             let mut queue = self.feedback.lock();
             queue.bell = Some(bell.clone());
@@ -406,11 +406,11 @@ impl FeedbackReader {
     }
 
     /// The next of what was fed back.
-    pub(crate) fn next(&mut self) -> Result<Option<Fed<'_>>, IterationFault> {
+    pub(crate) fn next(&mut self) -> Result<Option<FeedbackItem<'_>>, IterationFault> {
         if self.at == self.piece.len() {
             match self.feedback.take() {
                 None => return Ok(None),
-                Some(Item::Round(round)) => return Ok(Some(Fed::Round(round))),
+                Some(Item::Round(round)) => return Ok(Some(FeedbackItem::Round(round))),
                 Some(Item::Records { bytes, .. }) => {
                     (self.piece, self.at) = (read_back(bytes)?, 0);
                 }
@@ -420,7 +420,7 @@ impl FeedbackReader {
         let (record, left) = split_record(rest).ok_or_else(|| broken("a piece that ends in a record"))?;
         let (stamp, bytes) = take_varint(record).map_err(|error| broken(&error.to_string()))?;
         self.at = self.piece.len() - left;
-        Ok(Some(Fed::Record { timestamp_ms: time_of(stamp), bytes }))
+        Ok(Some(FeedbackItem::Record { timestamp_ms: time_of(stamp), bytes }))
     }
 
     /// The head takes a checkpoint.
@@ -476,10 +476,10 @@ fn split_record(bytes: &[u8]) -> Option<(&[u8], usize)> {
     Some((record, rest.len()))
 }
 
-fn read_back(stored: Stored) -> Result<Vec<u8>, IterationFault> {
+fn read_back(stored: StoredRecord) -> Result<Vec<u8>, IterationFault> {
     match stored {
-        Stored::Memory(bytes) => Ok(Arc::unwrap_or_clone(bytes)),
-        Stored::Disk { file, offset, len } => {
+        StoredRecord::Memory(bytes) => Ok(Arc::unwrap_or_clone(bytes)),
+        StoredRecord::Disk { file, offset, len } => {
             let mut bytes = vec![0; len];
             file.read_exact_at(&mut bytes, offset).map_err(|error| fault(&error, len as u64))?;
             Ok(bytes)
@@ -519,32 +519,32 @@ mod tests {
     }
 
     #[derive(Clone, Debug, PartialEq, Eq)]
-    enum Taken {
+    enum TakenItem {
         Record(i64, Vec<u8>),
         Round(u64),
     }
 
-    fn take(reader: &mut FeedbackReader) -> Option<Taken> {
+    fn take(reader: &mut FeedbackReader) -> Option<TakenItem> {
         reader.next().unwrap().map(|fed| match fed {
-            Fed::Record { timestamp_ms, bytes } => Taken::Record(timestamp_ms, bytes.to_vec()),
-            Fed::Round(round) => Taken::Round(round.number),
+            FeedbackItem::Record { timestamp_ms, bytes } => TakenItem::Record(timestamp_ms, bytes.to_vec()),
+            FeedbackItem::Round(round) => TakenItem::Round(round.number),
         })
     }
 
     #[derive(Clone, Debug)]
-    enum Act {
+    enum FeedbackAction {
         Push(Option<i64>, usize),
         Flush,
         Round,
         Take(usize),
     }
 
-    fn acts() -> impl Strategy<Value = Vec<Act>> {
+    fn acts() -> impl Strategy<Value = Vec<FeedbackAction>> {
         let act = prop_oneof![
-            6 => (any::<Option<i64>>(), 0..3000_usize).prop_map(|(at, len)| Act::Push(at, len)),
-            3 => Just(Act::Flush),
-            1 => Just(Act::Round),
-            3 => (0..20_usize).prop_map(Act::Take),
+            6 => (any::<Option<i64>>(), 0..3000_usize).prop_map(|(at, len)| FeedbackAction::Push(at, len)),
+            3 => Just(FeedbackAction::Flush),
+            1 => Just(FeedbackAction::Round),
+            3 => (0..20_usize).prop_map(FeedbackAction::Take),
         ];
         prop::collection::vec(act, 0..200)
     }
@@ -557,25 +557,25 @@ mod tests {
         ) {
             let (mut writer, mut reader) = ends(FeedbackLimits { memory_bytes, ..ROOMY });
             let (mut waiting, mut pushed, mut rounds) = (VecDeque::new(), 0_u8, 0);
-            let mut run = |acts, writer: &mut FeedbackWriter, reader: &mut FeedbackReader, waiting: &mut VecDeque<Taken>| {
+            let mut run = |acts, writer: &mut FeedbackWriter, reader: &mut FeedbackReader, waiting: &mut VecDeque<TakenItem>| {
                 let mut added = Vec::new();
                 for act in acts {
                     match act {
-                        Act::Push(at, len) => {
+                        FeedbackAction::Push(at, len) => {
                             pushed = pushed.wrapping_add(1);
                             let (at, record) = (at.unwrap_or(NO_TIMESTAMP), vec![pushed; len]);
                             push(writer, at, &record).unwrap();
-                            added.push(Taken::Record(at, record));
+                            added.push(TakenItem::Record(at, record));
                             waiting.extend(added.last().cloned());
                         }
-                        Act::Flush => writer.flush().unwrap(),
-                        Act::Round => {
+                        FeedbackAction::Flush => writer.flush().unwrap(),
+                        FeedbackAction::Round => {
                             writer.round(Round { number: rounds, is_quiet: false }).unwrap();
                             rounds += 1;
                         }
-                        Act::Take(count) => {
+                        FeedbackAction::Take(count) => {
                             let taken = std::iter::from_fn(|| take(reader)).take(count);
-                            for taken in taken.filter(|taken| matches!(taken, Taken::Record(..))) {
+                            for taken in taken.filter(|taken| matches!(taken, TakenItem::Record(..))) {
                                 assert_eq!(Some(taken), waiting.pop_front(), "F1");
                             }
                         }
@@ -604,9 +604,9 @@ mod tests {
         let (mut writer, mut reader) = ends(ROOMY);
         (0..3).for_each(|n| push(&mut writer, 0, &[n]).unwrap());
         writer.flush().unwrap();
-        assert_eq!(take(&mut reader), Some(Taken::Record(0, vec![0])), "it is on its way, and comes back");
+        assert_eq!(take(&mut reader), Some(TakenItem::Record(0, vec![0])), "it is on its way, and comes back");
         reader.keep(6);
-        assert_eq!(take(&mut reader), Some(Taken::Record(0, vec![1])));
+        assert_eq!(take(&mut reader), Some(TakenItem::Record(0, vec![1])));
         reader.leave();
         assert_eq!(writer.kept(6).unwrap().len(), 2, "as it was when the head took it");
         reader.keep(7);
@@ -618,7 +618,7 @@ mod tests {
         later[1].iter().for_each(|record| other.restore(record).unwrap());
         other.flush().unwrap();
         let found: Vec<_> = std::iter::from_fn(|| take(&mut again)).collect();
-        assert_eq!(found, [Taken::Record(0, vec![2]), Taken::Record(0, vec![0])]);
+        assert_eq!(found, [TakenItem::Record(0, vec![2]), TakenItem::Record(0, vec![0])]);
         assert_eq!((&later[0], writer.given_up()), (&later[1], 0));
     }
 
@@ -643,18 +643,18 @@ mod tests {
             let (mut pushed, mut taken, mut rounds) = (Vec::new(), Vec::new(), 0);
             for act in acts {
                 match act {
-                    Act::Push(at, len) => {
+                    FeedbackAction::Push(at, len) => {
                         let (at, record) = (at.unwrap_or(NO_TIMESTAMP), vec![pushed.len() as u8; len]);
                         push(&mut writer, at, &record).unwrap();
-                        pushed.push(Taken::Record(at, record));
+                        pushed.push(TakenItem::Record(at, record));
                     }
-                    Act::Flush => writer.flush().unwrap(),
-                    Act::Round => {
+                    FeedbackAction::Flush => writer.flush().unwrap(),
+                    FeedbackAction::Round => {
                         writer.round(Round { number: rounds, is_quiet: false }).unwrap();
-                        pushed.push(Taken::Round(rounds));
+                        pushed.push(TakenItem::Round(rounds));
                         rounds += 1;
                     }
-                    Act::Take(count) => taken.extend(std::iter::from_fn(|| take(&mut reader)).take(count)),
+                    FeedbackAction::Take(count) => taken.extend(std::iter::from_fn(|| take(&mut reader)).take(count)),
                 }
                 let queue = writer.feedback.lock();
                 prop_assert!(queue.memory_bytes <= memory_bytes, "F2");

@@ -7,26 +7,26 @@ use std::sync::Arc;
 use flownet_core::{CustomEvent, Round};
 
 use super::record::{KeyedRecord, take_stamp};
-use super::stage::{Kind, Leaving, Stage, Target};
-use super::{Flow, Found, Inspection, Medium, Operator};
-use crate::chain::{Awaited, Chain, SourceStatus, TaskContext};
+use super::stage::{Kind, OutputEdge, Stage, Target};
+use super::{Collector, InspectedState, Inspection, Operator, RecordFormat};
+use crate::chain::{AwaitedInput, Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
 use crate::operator_counts::OperatorCounters;
 use crate::outputs::Outputs;
-use crate::snapshot::{IsOver, RestoredPart, Written};
+use crate::snapshot::{IsOver, RestoredPart, WrittenState};
 use crate::source::RateLimit;
-use crate::tally::Tally;
+use crate::state_stats::StateStats;
 use crate::time::{NO_TIMESTAMP, TimeSignal};
 use crate::watermark::split_events::{self, SPLITS_EVENT};
 use crate::work::Work;
 
 /// The operators of one task.
-pub struct OperatorChain<M: Medium> {
+pub struct OperatorChain<M: RecordFormat> {
     medium: M,
     /// Upstream first: a stage hands records to stages behind it only. The first is the head of all.
     stages: Vec<Stage<M>>,
-    exits: Vec<Leaving<M>>,
+    exits: Vec<OutputEdge<M>>,
     /// For each input of the task, how its records come.
     entries: Vec<Entry>,
     /// Whether the head takes records with their keys.
@@ -53,12 +53,12 @@ pub struct Entry {
     pub stamps: bool,
 }
 
-impl<M: Medium> OperatorChain<M> {
+impl<M: RecordFormat> OperatorChain<M> {
     /// A chain of these stages, the head first, which has one entry for each input of the task.
     pub fn new(
         medium: M,
         mut stages: Vec<Stage<M>>,
-        exits: Vec<Leaving<M>>,
+        exits: Vec<OutputEdge<M>>,
         entries: Vec<Entry>,
         rate_limit: Option<RateLimit>,
     ) -> Result<Self, TaskError> {
@@ -87,11 +87,11 @@ impl<M: Medium> OperatorChain<M> {
     pub fn inspect<'m>(
         &self,
         token: M::Token<'m>,
-        mut tell: impl FnMut(&M::Info, Looked<'m, M>),
+        mut tell: impl FnMut(&M::Info, OperatorInspection<'m, M>),
     ) -> Result<(), TaskError> {
         for stage in &self.stages {
             let Kind::Operator(operator) = &stage.kind else { continue };
-            let mut found = Found::new();
+            let mut found = InspectedState::new();
             operator.inspect(token, &mut found)?;
             tell(&stage.info, found.decoded(|bytes| self.medium.decode(token, bytes, &stage.info))?);
         }
@@ -103,14 +103,17 @@ impl<M: Medium> OperatorChain<M> {
         &mut self,
         token: M::Token<'_>,
         (out, now_ms): (&mut Outputs, i64),
-        mut work: impl FnMut(&mut dyn Operator<M>, &mut Flow<'_, '_, M>) -> Result<(), TaskError>,
+        mut work: impl FnMut(&mut dyn Operator<M>, &mut Collector<'_, '_, M>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         for at in 0..self.stages.len() {
             let (Stage { kind, links, work: stage_work, .. }, after) =
                 self.stages[at..].split_first_mut().expect("there is a stage at each index");
             if let Kind::Operator(operator) = kind {
                 out.metrics().begin(*stage_work);
-                work(operator.as_mut(), &mut Flow::new(token, (after, at + 1), links, &mut self.exits, (out, now_ms)))?;
+                work(
+                    operator.as_mut(),
+                    &mut Collector::new(token, (after, at + 1), links, &mut self.exits, (out, now_ms)),
+                )?;
             }
         }
         out.metrics().begin(Work::Rust);
@@ -118,12 +121,12 @@ impl<M: Medium> OperatorChain<M> {
     }
 
     fn end_batch(&mut self, token: M::Token<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        self.each_operator(token, (out, NO_CLOCK_MS), |operator, flow| operator.end_batch(flow))?;
+        self.each_operator(token, (out, NO_CLOCK_MS), |operator, collector| operator.end_batch(collector))?;
         self.exits.iter_mut().try_for_each(|exit| exit.end_batch(token, out))
     }
 
     /// Takes records without the medium for as long as the head can; a record that it cannot take comes back.
-    fn absorb(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<Absorbed, TaskError> {
+    fn absorb(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<AbsorbedBatch, TaskError> {
         let now_ms = input.now_ms();
         let watermark_ms = input.watermark_ms();
         let head = &mut self.stages[0];
@@ -138,19 +141,19 @@ impl<M: Medium> OperatorChain<M> {
         while let Some((index, bytes)) = next {
             let entry = self.entries[index];
             if !(entry.keyed && self.is_keyed) {
-                return Ok(Absorbed::UpTo(index, bytes.to_vec(), watermark_ms));
+                return Ok(AbsorbedBatch::UpTo(index, bytes.to_vec(), watermark_ms));
             }
             let record = entry.keyed_record(bytes, watermark_ms)?;
             if let Some(operator) = head.operator()
                 && !operator.absorb(&record, now_ms)?
             {
-                return Ok(Absorbed::UpTo(index, bytes.to_vec(), watermark_ms));
+                return Ok(AbsorbedBatch::UpTo(index, bytes.to_vec(), watermark_ms));
             }
             head.taken.add(count_rows(&self.medium, record.value(), out));
             head.brake(out)?;
             next = input.next()?;
         }
-        Ok(Absorbed::All)
+        Ok(AbsorbedBatch::All)
     }
 
     /// Takes one record of an input, whose channel's watermark this is.
@@ -174,29 +177,29 @@ impl<M: Medium> OperatorChain<M> {
                     Ok(())
                 };
             }
-            let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
+            let collector = Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
             let record = self.medium.decode(token, body, &head.info)?;
-            return head.process(record, flow.of_record(timestamp_ms, entry.side));
+            return head.process(record, collector.of_record(timestamp_ms, entry.side));
         }
         let record = entry.keyed_record(bytes, watermark_ms)?;
         let rows = count_rows(&self.medium, record.value(), out);
-        let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
-        let flow = flow.of_record(record.timestamp_ms, entry.side);
+        let collector = Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
+        let collector = collector.of_record(record.timestamp_ms, entry.side);
         if self.is_keyed {
             head.taken.add(rows);
-            return head.process_keyed(&record, flow);
+            return head.process_keyed(&record, collector);
         }
         // An operator that needs no key may still be placed by it: it gets the record alone.
         let record = self.medium.decode(token, record.value(), &head.info)?;
-        head.process(record, flow)
+        head.process(record, collector)
     }
 
     /// Takes what the medium has gathered of the records that came.
     fn push_gathered(&mut self, token: M::Token<'_>, (out, now_ms): (&mut Outputs, i64)) -> Result<(), TaskError> {
         let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
         while let Some(record) = self.medium.gathered(token, &head.info)? {
-            let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
-            head.process(record, flow.of_record(NO_TIMESTAMP, 0))?;
+            let collector = Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
+            head.process(record, collector.of_record(NO_TIMESTAMP, 0))?;
         }
         Ok(())
     }
@@ -204,13 +207,13 @@ impl<M: Medium> OperatorChain<M> {
 
 /// Finds the links to those who only look at records. A record that nobody else is given may go through them: whoever
 /// comes next gets objects of its own.
-fn ask_who_only_looks<M: Medium>(stages: &mut [Stage<M>]) {
+fn ask_who_only_looks<M: RecordFormat>(stages: &mut [Stage<M>]) {
     for at in 0..stages.len() {
         let (stage, after) = stages[at..].split_first_mut().expect("there is a stage at each index");
         let is_only_one = stage.links.all().count() == 1;
         for link in stage.links.all_mut() {
             if let Target::Stage(to) = link.to
-                && let Some(next) = after.get(to.wrapping_sub(at + 1)).filter(|next| next.only_looks())
+                && let Some(next) = after.get(to.wrapping_sub(at + 1)).filter(|next| next.is_passthrough())
             {
                 link.isolates &= !is_only_one;
                 link.looks = next.goes_one_way();
@@ -220,11 +223,11 @@ fn ask_who_only_looks<M: Medium>(stages: &mut [Stage<M>]) {
 }
 
 /// What an operator keeps, with its keys.
-pub type Looked<'m, M> = Inspection<<M as Medium>::Record<'m>, <M as Medium>::Record<'m>>;
+pub type OperatorInspection<'m, M> = Inspection<<M as RecordFormat>::Record<'m>, <M as RecordFormat>::Record<'m>>;
 
 /// Counts the rows of a record that arrived; gives how many these are.
 #[inline]
-fn count_rows<M: Medium>(medium: &M, bytes: &[u8], out: &Outputs) -> u64 {
+fn count_rows<M: RecordFormat>(medium: &M, bytes: &[u8], out: &Outputs) -> u64 {
     let Some(rows) = medium.rows(bytes) else { return 1 };
     out.metrics().count_rows_in(rows);
     rows
@@ -233,7 +236,7 @@ fn count_rows<M: Medium>(medium: &M, bytes: &[u8], out: &Outputs) -> u64 {
 /// For what no operator asks the time of.
 const NO_CLOCK_MS: i64 = i64::MIN;
 
-/// Who begins a flow goes along links of its own.
+/// Who begins a collector goes along links of its own.
 const NO_LINKS: &super::Links = &super::Links::NONE;
 
 impl Entry {
@@ -250,13 +253,13 @@ impl Entry {
 }
 
 /// How far a batch got without the medium.
-enum Absorbed {
+enum AbsorbedBatch {
     All,
     /// This record of an input, at its channel's watermark, needs the medium; it has not been taken.
     UpTo(usize, Vec<u8>, Option<i64>),
 }
 
-impl<M: Medium> Chain for OperatorChain<M> {
+impl<M: RecordFormat> Chain for OperatorChain<M> {
     fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
         self.is_open = true;
         self.cx = Some(cx.clone());
@@ -269,8 +272,8 @@ impl<M: Medium> Chain for OperatorChain<M> {
 
     fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
         let first = match self.absorb(input, out)? {
-            Absorbed::All => return Ok(()),
-            Absorbed::UpTo(index, bytes, watermark_ms) => (index, bytes, watermark_ms),
+            AbsorbedBatch::All => return Ok(()),
+            AbsorbedBatch::UpTo(index, bytes, watermark_ms) => (index, bytes, watermark_ms),
         };
         let now_ms = input.now_ms();
         M::attached(out, |token, out| {
@@ -303,13 +306,13 @@ impl<M: Medium> Chain for OperatorChain<M> {
         }
         M::attached(out, |token, out| {
             let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-            let mut flow = Flow::new(token, (after, 1), &head.links, &mut self.exits, (out, NO_CLOCK_MS));
+            let mut collector = Collector::new(token, (after, 1), &head.links, &mut self.exits, (out, NO_CLOCK_MS));
             let status = match &mut head.kind {
                 Kind::Source(source) => {
-                    flow.begin(head.work);
-                    source.emit(&mut flow)?
+                    collector.begin(head.work);
+                    source.emit(&mut collector)?
                 }
-                Kind::Operator(_) => flow.refuse("heads a task without inputs and is no source")?,
+                Kind::Operator(_) => collector.refuse("heads a task without inputs and is no source")?,
             };
             self.end_batch(token, out)?;
             Ok(status)
@@ -329,7 +332,7 @@ impl<M: Medium> Chain for OperatorChain<M> {
     fn on_time(&mut self, signal: TimeSignal, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
             let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-            head.on_time(signal, Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms)))?;
+            head.on_time(signal, Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms)))?;
             self.end_batch(token, out)
         })
     }
@@ -342,7 +345,10 @@ impl<M: Medium> Chain for OperatorChain<M> {
         M::attached(out, |token, out| {
             for signal in signals {
                 let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-                head.on_split(signal, Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, NO_CLOCK_MS)))?;
+                head.on_split(
+                    signal,
+                    Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, NO_CLOCK_MS)),
+                )?;
             }
             self.end_batch(token, out)
         })
@@ -351,7 +357,7 @@ impl<M: Medium> Chain for OperatorChain<M> {
     fn on_round(&mut self, round: Round, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
             let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-            head.on_round(round, Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, NO_CLOCK_MS)))?;
+            head.on_round(round, Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, NO_CLOCK_MS)))?;
             self.end_batch(token, out)
         })
     }
@@ -360,8 +366,8 @@ impl<M: Medium> Chain for OperatorChain<M> {
         M::attached(out, |token, out| {
             let (Stage { kind, links, .. }, after) = self.stages.split_first_mut().expect("a chain has a head");
             let Kind::Operator(operator) = kind else { return Ok(Some(drain)) };
-            let mut flow = Flow::new(token, (after, 1), links, &mut self.exits, (out, now_ms));
-            let ended = operator.end_input(drain, &mut flow)?;
+            let mut collector = Collector::new(token, (after, 1), links, &mut self.exits, (out, now_ms));
+            let ended = operator.end_input(drain, &mut collector)?;
             self.end_batch(token, out)?;
             Ok(ended)
         })
@@ -373,7 +379,7 @@ impl<M: Medium> Chain for OperatorChain<M> {
 
     fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            self.each_operator(token, (out, now_ms), |operator, flow| operator.on_timer(now_ms, flow))?;
+            self.each_operator(token, (out, now_ms), |operator, collector| operator.on_timer(now_ms, collector))?;
             self.end_batch(token, out)
         })
     }
@@ -383,11 +389,11 @@ impl<M: Medium> Chain for OperatorChain<M> {
         M::attach(|token| stages.iter_mut().try_for_each(|stage| stage.restore(token, medium, (cx, parts))))
     }
 
-    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Written, TaskError> {
-        let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(Written::default()) };
+    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<WrittenState, TaskError> {
+        let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(WrittenState::default()) };
         let before = cx.metrics.begin(Work::Serialising);
         let written = M::attach(|token| {
-            let mut all = Written::default();
+            let mut all = WrittenState::default();
             for stage in stages {
                 all.add(stage.snapshot(token, medium, (cx, checkpoint_id, base))?);
             }
@@ -401,11 +407,11 @@ impl<M: Medium> Chain for OperatorChain<M> {
         self.stages.iter().any(Stage::is_writing)
     }
 
-    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<Written, TaskError> {
-        let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(Written::default()) };
+    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<WrittenState, TaskError> {
+        let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(WrittenState::default()) };
         let before = cx.metrics.begin(Work::Serialising);
         let written = M::attach(|token| {
-            let mut all = Written::default();
+            let mut all = WrittenState::default();
             for stage in stages.iter_mut().filter(|stage| stage.is_writing()) {
                 all.add(stage.write_on(token, medium, (cx, checkpoint_id, is_over))?);
                 if stage.is_writing() {
@@ -418,8 +424,8 @@ impl<M: Medium> Chain for OperatorChain<M> {
         written
     }
 
-    fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
+    fn tally(&self) -> StateStats {
+        let mut tally = StateStats::default();
         for stage in &self.stages {
             match &stage.kind {
                 Kind::Source(source) => source.tally(&mut tally),
@@ -445,7 +451,7 @@ impl<M: Medium> Chain for OperatorChain<M> {
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.abort(token, checkpoint_id)))
     }
 
-    fn await_input(&mut self, awaited: Awaited) {
+    fn await_input(&mut self, awaited: AwaitedInput) {
         let head = self.stages.first_mut().and_then(Stage::operator);
         head.into_iter().for_each(|operator| operator.await_input(awaited));
     }
@@ -464,16 +470,16 @@ impl<M: Medium> Chain for OperatorChain<M> {
 
     fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            self.each_operator(token, (out, now_ms), |operator, flow| operator.on_arrived(flow))?;
+            self.each_operator(token, (out, now_ms), |operator, collector| operator.on_arrived(collector))?;
             self.end_batch(token, out)
         })
     }
 
     fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            self.each_operator(token, (out, NO_CLOCK_MS), |operator, flow| {
-                operator.end_batch(flow)?;
-                operator.commit(flow)
+            self.each_operator(token, (out, NO_CLOCK_MS), |operator, collector| {
+                operator.end_batch(collector)?;
+                operator.commit(collector)
             })
         })
     }

@@ -13,7 +13,7 @@
 use flownet_core::keygroup::key_group;
 
 use crate::error::TaskError;
-use crate::snapshot::{EVENT_TIME, Restored, Snapshot, put_signed};
+use crate::snapshot::{EVENT_TIME, RestoredState, Snapshot, put_signed};
 use crate::state::KeyGroupRange;
 use crate::time::END_OF_TIME_MS;
 
@@ -23,12 +23,12 @@ pub struct EventTime {
     watermark_ms: i64,
     /// The last watermark that is not the end of time.
     kept_ms: i64,
-    ahead: Option<Box<Ahead>>,
+    ahead: Option<Box<GroupsAhead>>,
 }
 
 /// Key groups that are further than the watermark.
 #[derive(Clone, Debug)]
-struct Ahead {
+struct GroupsAhead {
     range: KeyGroupRange,
     /// Of each group, whether it is further or not.
     of_group: Vec<i64>,
@@ -96,7 +96,7 @@ impl EventTime {
     }
 
     /// Goes on from where the key groups of `range` had come, as is kept with the keys under this name.
-    pub fn restore(&mut self, from: &Restored<'_>, name: &str, range: KeyGroupRange) -> Result<(), TaskError> {
+    pub fn restore(&mut self, from: &RestoredState<'_>, name: &str, range: KeyGroupRange) -> Result<(), TaskError> {
         let mut of_group = vec![self.watermark_ms; usize::from(range.last().get() - range.first().get()) + 1];
         let mut reach = |first: u16, last: u16, time_ms: i64| {
             let place = |group: u16| usize::from(group - range.first().get());
@@ -120,7 +120,7 @@ impl EventTime {
         let (least_ms, furthest_ms) = (of_group.iter().min(), of_group.iter().max());
         if let (Some(&least_ms), Some(&furthest_ms)) = (least_ms, furthest_ms) {
             (self.watermark_ms, self.kept_ms) = (least_ms, least_ms);
-            self.ahead = (least_ms < furthest_ms).then(|| Box::new(Ahead { range, of_group, furthest_ms }));
+            self.ahead = (least_ms < furthest_ms).then(|| Box::new(GroupsAhead { range, of_group, furthest_ms }));
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Default for EventTime {
     }
 }
 
-impl Ahead {
+impl GroupsAhead {
     #[cold]
     fn of(&self, hash: u32, watermark_ms: i64) -> Option<i64> {
         let group = key_group(hash, self.range.max_parallelism()).get();
@@ -176,7 +176,7 @@ mod tests {
             for (parallelism, watermarks) in runs {
                 let mut times: Vec<_> = (0..parallelism).map(|subtask| {
                     let mut time = EventTime::new();
-                    let from = Restored::of("op", &parts, subtask, range(subtask, parallelism));
+                    let from = RestoredState::of("op", &parts, subtask, range(subtask, parallelism));
                     time.restore(&from, "state", range(subtask, parallelism)).unwrap();
                     time
                 }).collect();

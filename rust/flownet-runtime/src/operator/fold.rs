@@ -1,16 +1,16 @@
 //! What becomes of the records of a key: as they arrive, or in windows.
 
-use super::{Flow, Found, KeyedRecord, Medium, Operator};
+use super::{Collector, InspectedState, KeyedRecord, Operator, RecordFormat};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Input, IsOver, Restored, Snapshot};
+use crate::snapshot::{Input, IsOver, RestoredState, Snapshot};
 use crate::state::{KeyGroupRange, LargeState, Values};
-use crate::tally::Tally;
-use crate::window::{Part, Window};
+use crate::state_stats::StateStats;
+use crate::window::{SliceRole, Window};
 use crate::work::Work;
 
 /// What an operator makes of many records of one key.
-pub trait Fold<M: Medium>: Send {
+pub trait Fold<M: RecordFormat>: Send {
     /// What is kept; its default stands before the first record.
     type Value: Default + Send;
 
@@ -31,18 +31,18 @@ pub trait Fold<M: Medium>: Send {
     /// Adds what became of later records to `value`.
     fn merge(&self, token: M::Token<'_>, value: &mut Self::Value, later: &Self::Value) -> Result<(), TaskError>;
 
-    /// Takes the earliest of the values that were merged into `value` out again, all of which are [`Part::Exact`]; false
+    /// Takes the earliest of the values that were merged into `value` out again, all of which are [`SliceRole::Exact`]; false
     /// leaves `value` as it was, where what is left cannot be known.
     fn take_out(&self, value: &mut Self::Value, earliest: &Self::Value) -> bool {
         let _ = (value, earliest);
         false
     }
 
-    /// What a value is to the windows that it is part of. Where all are [`Part::Shared`], there is no use in keeping any
+    /// What a value is to the windows that it is part of. Where all are [`SliceRole::Shared`], there is no use in keeping any
     /// from one window to the next.
-    fn part(&self, value: &Self::Value) -> Part {
+    fn part(&self, value: &Self::Value) -> SliceRole {
         let _ = value;
-        Part::Shared
+        SliceRole::Shared
     }
 
     /// Whether `value` holds records: a value before its first record, and one that was purged, holds none. A window without
@@ -55,15 +55,20 @@ pub trait Fold<M: Medium>: Send {
         window: Window,
         key: &[u8],
         value: &mut Self::Value,
-        flow: &mut Flow<'_, '_, M>,
+        collector: &mut Collector<'_, '_, M>,
     ) -> Result<(), TaskError>;
 
     /// Gives out what became of the records so far, behind each of them.
-    fn emit_so_far(&mut self, key: &[u8], value: &Self::Value, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>;
+    fn emit_so_far(
+        &mut self,
+        key: &[u8],
+        value: &Self::Value,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError>;
 
     /// Hands on what it gathered of what it was to give out: a batch is over, or event time is about to pass.
-    fn hand_on(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = flow;
+    fn hand_on(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = collector;
         Ok(())
     }
 
@@ -78,9 +83,9 @@ pub trait Fold<M: Medium>: Send {
         window: Window,
         key: &[u8],
         value: Self::Value,
-        flow: &mut Flow<'_, '_, M>,
+        collector: &mut Collector<'_, '_, M>,
     ) -> Result<(), TaskError> {
-        let _ = (window, key, value, flow);
+        let _ = (window, key, value, collector);
         Ok(())
     }
 
@@ -107,7 +112,7 @@ pub trait Fold<M: Medium>: Send {
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
     /// Begins with what [`snapshot`](Self::snapshot) wrote.
-    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let _ = (token, from);
         Ok(())
     }
@@ -136,7 +141,11 @@ pub trait Fold<M: Medium>: Send {
     }
 
     /// The record itself, for a side output; asked for where [it is there](Self::is_apart).
-    fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
+    fn record<'m>(
+        &self,
+        record: &KeyedRecord<'_>,
+        collector: &Collector<'_, 'm, M>,
+    ) -> Result<M::Record<'m>, TaskError>;
 
     /// The error of a record that has no timestamp, where one is needed.
     fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;
@@ -147,14 +156,14 @@ pub trait Fold<M: Medium>: Send {
         token: M::Token<'m>,
         (key, window): (&[u8], Option<Window>),
         value: &Self::Value,
-        found: &mut Found<M::Record<'m>>,
+        found: &mut InspectedState<M::Record<'m>>,
     ) -> Result<(), TaskError> {
         let _ = (token, key, window, value, found);
         Ok(())
     }
 
     /// Shows what is kept of none in particular.
-    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
         let _ = (token, found);
         Ok(())
     }
@@ -173,12 +182,12 @@ pub trait Fold<M: Medium>: Send {
 }
 
 /// A fold whose value goes out with each record.
-pub struct Running<F, V> {
+pub struct RunningFold<F, V> {
     fold: F,
     state: LargeState<V>,
 }
 
-impl<F, V> Running<F, V> {
+impl<F, V> RunningFold<F, V> {
     /// For the keys of these groups.
     pub fn new(fold: F, range: KeyGroupRange) -> Self {
         Self { fold, state: LargeState::new(range) }
@@ -186,12 +195,12 @@ impl<F, V> Running<F, V> {
 }
 
 /// The values of a fold, to those who write and read them.
-pub(super) struct FoldValues<'a, 'm, M: Medium, F> {
+pub(super) struct FoldValues<'a, 'm, M: RecordFormat, F> {
     pub(super) fold: &'a F,
     pub(super) token: M::Token<'m>,
 }
 
-impl<M: Medium, F: Fold<M>> Values<F::Value> for FoldValues<'_, '_, M, F> {
+impl<M: RecordFormat, F: Fold<M>> Values<F::Value> for FoldValues<'_, '_, M, F> {
     fn write(&self, key: &[u8], value: &F::Value, out: &mut Vec<u8>) -> Result<(), TaskError> {
         self.fold.write(self.token, key, value, out)
     }
@@ -212,7 +221,7 @@ impl<M: Medium, F: Fold<M>> Values<F::Value> for FoldValues<'_, '_, M, F> {
     }
 }
 
-impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
+impl<M: RecordFormat, F: Fold<M>> Operator<M> for RunningFold<F, F::Value> {
     fn work(&self) -> Work {
         self.fold.work()
     }
@@ -222,8 +231,8 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
         self.fold.open(token, cx)
     }
 
-    fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
-        flow.refuse("takes records by key")
+    fn process<'m>(&mut self, _: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError> {
+        collector.refuse("takes records by key")
     }
 
     fn is_keyed(&self) -> bool {
@@ -231,23 +240,27 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
     }
 
     #[inline]
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let values = FoldValues::<M, F> { fold: &self.fold, token: flow.token };
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        let values = FoldValues::<M, F> { fold: &self.fold, token: collector.token };
         let held = self.state.get_or_insert_with(record, &values, F::Value::default)?;
-        self.fold.fold(flow.token, record, &mut held.value)?;
-        self.fold.emit_so_far(held.key_value(record.key), &held.value, flow)
+        self.fold.fold(collector.token, record, &mut held.value)?;
+        self.fold.emit_so_far(held.key_value(record.key), &held.value, collector)
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.fold.hand_on(flow)?;
-        self.state.end_batch(&FoldValues::<M, F> { fold: &self.fold, token: flow.token })
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        self.fold.hand_on(collector)?;
+        self.state.end_batch(&FoldValues::<M, F> { fold: &self.fold, token: collector.token })
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         tally.add_keys(self.state.len());
     }
 
-    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
         self.state.each(&FoldValues::<M, F> { fold: &self.fold, token }, |key, held| {
             self.fold.inspect_value(token, (held.key_value(key), None), &held.value, found)
         })?;
@@ -272,7 +285,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
         Ok(())
     }
 
-    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         from.read_large(STATE, &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token })?;
         self.fold.restore(token, from)
     }

@@ -57,7 +57,7 @@ struct Signals {
 
 /// What may be emitted.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ready<R, A> {
+pub enum ReadyItem<R, A> {
     /// This came of the record.
     Record(R, A),
     /// Event time.
@@ -70,7 +70,7 @@ pub enum Ready<R, A> {
 
 /// What has not left, for who keeps it.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Here<'a, R> {
+pub enum InFlightItem<'a, R> {
     /// A record, whether it is done or not.
     Record(&'a R),
     /// Event time, behind the records before it.
@@ -173,25 +173,25 @@ impl<R, A> InFlight<R, A> {
 
     /// Takes what may be emitted next.
     #[expect(clippy::should_implement_trait, reason = "what is not ready now may be later")]
-    pub fn next(&mut self) -> Option<Ready<R, A>> {
+    pub fn next(&mut self) -> Option<ReadyItem<R, A>> {
         loop {
             let is_last = self.segments.len() == 1;
             let front = self.segments.front_mut()?;
             if let Some((record, answer)) = front.done.pop_front() {
                 self.count -= 1;
-                return Some(Ready::Record(record, answer));
+                return Some(ReadyItem::Record(record, answer));
             }
             if front.running > 0 {
                 return None;
             }
             if let Some(signal) = front.signals.splits.pop_front() {
-                return Some(Ready::Split(signal));
+                return Some(ReadyItem::Split(signal));
             }
             if let Some(signal) = front.signals.take() {
-                return Some(Ready::Time(signal));
+                return Some(ReadyItem::Time(signal));
             }
             if let Some(round) = front.signals.rounds.pop_front() {
-                return Some(Ready::Round(round));
+                return Some(ReadyItem::Round(round));
             }
             if is_last {
                 return None;
@@ -203,18 +203,18 @@ impl<R, A> InFlight<R, A> {
 
     /// All that has not left, as it would have to come again: where order is kept in that order, and in any case on its side
     /// of each signal.
-    pub fn here(&self) -> Vec<Here<'_, R>> {
+    pub fn here(&self) -> Vec<InFlightItem<'_, R>> {
         let mut running: Vec<_> = self.running.values().map(|(record, segment)| (*segment, record)).collect();
         // By ticket within each, as they were.
         running.sort_by_key(|(segment, _)| *segment);
         let mut running = running.into_iter().peekable();
         let mut here = Vec::with_capacity(self.count);
         for (number, segment) in (self.first_segment..).zip(&self.segments) {
-            here.extend(segment.done.iter().map(|(record, _)| Here::Record(record)));
+            here.extend(segment.done.iter().map(|(record, _)| InFlightItem::Record(record)));
             while let Some((_, record)) = running.next_if(|(of, _)| *of == number) {
-                here.push(Here::Record(record));
+                here.push(InFlightItem::Record(record));
             }
-            here.extend(segment.signals.both().map(Here::Time));
+            here.extend(segment.signals.both().map(InFlightItem::Time));
         }
         here
     }
@@ -284,16 +284,16 @@ mod tests {
 
     use super::*;
 
-    fn drain(flight: &mut InFlight<u64, ()>) -> Vec<Ready<u64, ()>> {
+    fn drain(flight: &mut InFlight<u64, ()>) -> Vec<ReadyItem<u64, ()>> {
         std::iter::from_fn(|| flight.next()).collect()
     }
 
-    fn record(number: u64) -> Ready<u64, ()> {
-        Ready::Record(number, ())
+    fn record(number: u64) -> ReadyItem<u64, ()> {
+        ReadyItem::Record(number, ())
     }
 
-    fn watermark(timestamp_ms: i64) -> Ready<u64, ()> {
-        Ready::Time(TimeSignal::Watermark(timestamp_ms))
+    fn watermark(timestamp_ms: i64) -> ReadyItem<u64, ()> {
+        ReadyItem::Time(TimeSignal::Watermark(timestamp_ms))
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
         flight.complete(after, ());
         assert_eq!(drain(&mut flight), []);
         flight.complete(before, ());
-        let left = [record(1), watermark(5), Ready::Round(round(1)), Ready::Round(round(2)), record(2)];
+        let left = [record(1), watermark(5), ReadyItem::Round(round(1)), ReadyItem::Round(round(2)), record(2)];
         assert_eq!(drain(&mut flight), left);
     }
 
@@ -349,7 +349,7 @@ mod tests {
         flight.complete(of_first[1], ());
         assert_eq!(drain(&mut flight), [record(2)]);
         flight.complete(of_first[0], ());
-        let split = |signal| Ready::Split(signal);
+        let split = |signal| ReadyItem::Split(signal);
         let left = [record(1), split(SplitSignal::Silent(0)), split(SplitSignal::Of(1)), record(3)];
         assert_eq!(drain(&mut flight), left);
     }
@@ -363,7 +363,7 @@ mod tests {
         }
         assert!(flight.hold(TimeSignal::Idle(true)));
         flight.complete(ticket, ());
-        assert_eq!(drain(&mut flight), [record(1), watermark(999), Ready::Time(TimeSignal::Idle(true))]);
+        assert_eq!(drain(&mut flight), [record(1), watermark(999), ReadyItem::Time(TimeSignal::Idle(true))]);
     }
 
     #[test]
@@ -391,8 +391,8 @@ mod tests {
         let mut tickets = Vec::new();
         for here in flight.here() {
             match here {
-                Here::Record(number) => tickets.push(other.readmit(*number)),
-                Here::Time(signal) => assert!(other.hold(signal)),
+                InFlightItem::Record(number) => tickets.push(other.readmit(*number)),
+                InFlightItem::Time(signal) => assert!(other.hold(signal)),
             }
         }
         (other, tickets)
@@ -425,7 +425,7 @@ mod tests {
             // Records by their tickets, and the watermark that each came behind.
             let (mut running, mut came_behind, mut watermark) = (Vec::new(), Vec::new(), 0);
             let mut out = Vec::new();
-            let take = |flight: &mut InFlight<u64, ()>, out: &mut Vec<Ready<u64, ()>>| {
+            let take = |flight: &mut InFlight<u64, ()>, out: &mut Vec<ReadyItem<u64, ()>>| {
                 out.extend(std::iter::from_fn(|| flight.next()));
             };
             for step in steps {
@@ -444,7 +444,7 @@ mod tests {
                     Step::Hold => {
                         watermark += 1;
                         if !flight.hold(TimeSignal::Watermark(watermark)) {
-                            out.push(Ready::Time(TimeSignal::Watermark(watermark)));
+                            out.push(ReadyItem::Time(TimeSignal::Watermark(watermark)));
                         }
                     }
                     Step::Take => take(&mut flight, &mut out),
@@ -465,19 +465,19 @@ mod tests {
             let mut left = Vec::new();
             for ready in out {
                 match ready {
-                    Ready::Record(number, ()) => {
+                    ReadyItem::Record(number, ()) => {
                         let behind = came_behind[number as usize];
                         prop_assert!(passed <= behind, "I2: record {} left behind {}", number, passed);
                         left.push((number, passed));
                     }
-                    Ready::Time(TimeSignal::Watermark(timestamp_ms)) => {
+                    ReadyItem::Time(TimeSignal::Watermark(timestamp_ms)) => {
                         prop_assert!(timestamp_ms > passed);
                         let before = left.iter().filter(|(number, _)| came_behind[*number as usize] < timestamp_ms);
                         let wanted = came_behind.iter().filter(|behind| **behind < timestamp_ms).count();
                         prop_assert_eq!(before.count(), wanted, "I2: a watermark overtook a record");
                         passed = timestamp_ms;
                     }
-                    Ready::Time(TimeSignal::Idle(_)) | Ready::Round(_) | Ready::Split(_) => {}
+                    ReadyItem::Time(TimeSignal::Idle(_)) | ReadyItem::Round(_) | ReadyItem::Split(_) => {}
                 }
             }
             prop_assert_eq!(left.len(), came_behind.len());

@@ -7,24 +7,24 @@ use crate::window::Window;
 #[derive(Debug)]
 pub struct Inspection<K, R> {
     /// Values, in no particular order.
-    pub kept: Vec<Kept<K, R>>,
+    pub kept: Vec<StateEntry<K, R>>,
     /// Timers of either clock that are set.
     pub timers: Vec<PendingTimer<K>>,
 }
 
 /// What [`Operator::inspect`](super::Operator::inspect) fills: with keys as their bytes.
 #[derive(Debug)]
-pub struct Found<R> {
+pub struct InspectedState<R> {
     looked: Inspection<Vec<u8>, R>,
     /// Records as their bytes, with their keys.
-    encoded: Vec<(What, Vec<u8>, Vec<u8>)>,
+    encoded: Vec<(StateKind, Vec<u8>, Vec<u8>)>,
 }
 
 /// One value that an operator keeps.
 #[derive(Debug)]
-pub struct Kept<K, R> {
+pub struct StateEntry<K, R> {
     /// What it is of.
-    pub what: What,
+    pub what: StateKind,
     /// Of which key; none for what all keys share.
     pub key: Option<K>,
     /// Of which window, if it is of one.
@@ -35,7 +35,7 @@ pub struct Kept<K, R> {
 
 /// Who keeps a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum StateKind {
     /// A function of the user.
     State,
     /// A fold, of all records of a key so far.
@@ -69,18 +69,18 @@ pub struct PendingTimer<K> {
     pub window: Option<Window>,
 }
 
-impl<R> Found<R> {
+impl<R> InspectedState<R> {
     pub(super) fn new() -> Self {
         Self { looked: Inspection { kept: Vec::new(), timers: Vec::new() }, encoded: Vec::new() }
     }
 
     /// Adds a value. `key` decodes to the key as it was given.
-    pub fn add(&mut self, what: What, key: Option<&[u8]>, window: Option<Window>, value: R) {
-        self.looked.kept.push(Kept { what, key: key.map(<[u8]>::to_vec), window, value });
+    pub fn add(&mut self, what: StateKind, key: Option<&[u8]>, window: Option<Window>, value: R) {
+        self.looked.kept.push(StateEntry { what, key: key.map(<[u8]>::to_vec), window, value });
     }
 
     /// Adds a record that is kept as its bytes.
-    pub fn add_encoded(&mut self, what: What, key: &[u8], record: &[u8]) {
+    pub fn add_encoded(&mut self, what: StateKind, key: &[u8], record: &[u8]) {
         self.encoded.push((what, key.to_vec(), record.to_vec()));
     }
 
@@ -93,11 +93,11 @@ impl<R> Found<R> {
     pub(super) fn decoded<E>(self, mut decode: impl FnMut(&[u8]) -> Result<R, E>) -> Result<Inspection<R, R>, E> {
         let Inspection { kept, timers } = self.looked;
         let mut all = Vec::with_capacity(kept.len() + self.encoded.len());
-        for Kept { what, key, window, value } in kept {
-            all.push(Kept { what, key: key.map(|key| decode(&key)).transpose()?, window, value });
+        for StateEntry { what, key, window, value } in kept {
+            all.push(StateEntry { what, key: key.map(|key| decode(&key)).transpose()?, window, value });
         }
         for (what, key, record) in self.encoded {
-            all.push(Kept { what, key: Some(decode(&key)?), window: None, value: decode(&record)? });
+            all.push(StateEntry { what, key: Some(decode(&key)?), window: None, value: decode(&record)? });
         }
         let mut set = Vec::with_capacity(timers.len());
         for PendingTimer { clock, timestamp_ms, key, window } in timers {

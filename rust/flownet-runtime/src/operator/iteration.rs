@@ -6,14 +6,14 @@
 
 use flownet_core::{ExchangeError, Round};
 
-use super::{Flow, Medium, Operator};
-use crate::chain::{Awaited, TaskContext};
+use super::{Collector, Operator, RecordFormat};
+use crate::chain::{AwaitedInput, TaskContext};
 use crate::error::TaskError;
-use crate::iteration::feedback::{Fed, FeedbackEnd};
+use crate::iteration::feedback::{FeedbackEnd, FeedbackItem};
 use crate::iteration::rounds::{HeadRounds, Next};
 use crate::iteration::{FeedbackReader, FeedbackWriter, IterationFailure, IterationFault};
-use crate::mailbox::Bell;
-use crate::snapshot::{Restored, Snapshot};
+use crate::mailbox::TaskWaker;
+use crate::snapshot::{RestoredState, Snapshot};
 use crate::time::TimeSignal;
 
 /// What its state is called: records, each its time and its bytes as they go round.
@@ -23,13 +23,13 @@ const STATE: &str = "going round";
 const BATCH_RECORDS: usize = 64;
 
 /// Reads what a [`Goal`] wrote.
-pub trait ReadBack<M: Medium>: Send {
+pub trait ReadBack<M: RecordFormat>: Send {
     /// The record of these bytes.
     fn decode<'m>(&mut self, token: M::Token<'m>, bytes: &[u8]) -> Result<M::Record<'m>, TaskError>;
 }
 
 /// Which records may leave, and how the others are written.
-pub trait Goal<M: Medium>: Send {
+pub trait Goal<M: RecordFormat>: Send {
     /// Prepares the subtask.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let _ = (token, cx);
@@ -43,8 +43,8 @@ pub trait Goal<M: Medium>: Send {
     fn encode(&mut self, token: M::Token<'_>, record: &M::Record<'_>, out: &mut Vec<u8>) -> Result<(), TaskError>;
 
     /// The input has come to its own end: emits what is left.
-    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = flow;
+    fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = collector;
         Ok(())
     }
 
@@ -57,13 +57,13 @@ pub trait Goal<M: Medium>: Send {
 
 /// Which subtask of which iteration it is, to errors.
 #[derive(Clone, Debug)]
-struct Place {
+struct IterationSubtask {
     operator: String,
     subtask: u32,
     parallelism: u32,
 }
 
-impl Place {
+impl IterationSubtask {
     fn of(operator: &str, cx: &TaskContext) -> Self {
         Self { operator: operator.to_owned(), subtask: cx.subtask, parallelism: cx.parallelism }
     }
@@ -83,9 +83,9 @@ pub struct IterationHead<R> {
     rounds: HeadRounds,
     /// How far time has come outside.
     watermark_ms: Option<i64>,
-    awaited: Awaited,
+    awaited: AwaitedInput,
     takes_checkpoints: bool,
-    open: Option<(Place, Bell)>,
+    open: Option<(IterationSubtask, TaskWaker)>,
 }
 
 impl<R> IterationHead<R> {
@@ -98,7 +98,7 @@ impl<R> IterationHead<R> {
             read_back,
             rounds,
             watermark_ms: None,
-            awaited: Awaited::Nothing,
+            awaited: AwaitedInput::Nothing,
             takes_checkpoints: false,
             open: None,
         }
@@ -119,15 +119,19 @@ impl<R> IterationHead<R> {
     }
 
     /// A round has come back: sends the next one, or ends the loop.
-    fn on_return<M: Medium>(&mut self, round: Round, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn on_return<M: RecordFormat>(
+        &mut self,
+        round: Round,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
         match self.rounds.on_return(round) {
             Err(unexpected) => Err(self.failed(IterationFault::Round(unexpected.to_string()))),
-            Ok(Next::Send(round)) => flow.emit_round(round),
+            Ok(Next::Send(round)) => collector.emit_round(round),
             Ok(Next::End) => {
                 // First, so that what the end of time makes of it cannot go round.
                 self.reader.end(FeedbackEnd::Over);
                 match self.watermark_ms.take() {
-                    Some(timestamp_ms) => flow.emit_time(TimeSignal::Watermark(timestamp_ms)),
+                    Some(timestamp_ms) => collector.emit_time(TimeSignal::Watermark(timestamp_ms)),
                     None => Ok(()),
                 }
             }
@@ -135,17 +139,17 @@ impl<R> IterationHead<R> {
     }
 }
 
-impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
+impl<M: RecordFormat, R: ReadBack<M>> Operator<M> for IterationHead<R> {
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
-        self.open = Some((Place::of(&self.name, cx), cx.bell.clone()));
+        self.open = Some((IterationSubtask::of(&self.name, cx), cx.bell.clone()));
         self.takes_checkpoints = cx.takes_checkpoints;
         self.reader.set_bell(cx.bell.clone());
         Ok(())
     }
 
     #[inline]
-    fn process<'m>(&mut self, record: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
-        flow.emit(record)
+    fn process<'m>(&mut self, record: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError> {
+        collector.emit(record)
     }
 
     fn hold(&mut self, signal: TimeSignal) -> bool {
@@ -164,46 +168,46 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
 
     /// What was fed back comes first, but for what is before a barrier; and it is left where the loop was given up.
     fn is_full(&self) -> bool {
-        self.reader.has_more() && self.awaited == Awaited::Nothing && !self.rounds.is_given_up()
+        self.reader.has_more() && self.awaited == AwaitedInput::Nothing && !self.rounds.is_given_up()
     }
 
-    fn await_input(&mut self, awaited: Awaited) {
+    fn await_input(&mut self, awaited: AwaitedInput) {
         self.awaited = awaited;
     }
 
-    fn on_arrived(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn on_arrived(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         // What goes round is about to be given up, or kept: another lap would only keep from the step what comes before the
         // end, which may be much.
-        if self.awaited == Awaited::Stop {
+        if self.awaited == AwaitedInput::Stop {
             return Ok(());
         }
         for _ in 0..BATCH_RECORDS {
-            if !flow.is_available() {
+            if !collector.is_available() {
                 break;
             }
-            flow.cancel().check()?;
+            collector.cancel().check()?;
             match self.reader.next() {
                 Err(fault) => return Err(self.failed(fault)),
                 Ok(None) => return Ok(()),
-                Ok(Some(Fed::Record { timestamp_ms, bytes })) => {
+                Ok(Some(FeedbackItem::Record { timestamp_ms, bytes })) => {
                     self.rounds.on_feed();
-                    let record = self.read_back.decode(flow.token, bytes)?;
-                    flow.emit_at(timestamp_ms, record)?;
+                    let record = self.read_back.decode(collector.token, bytes)?;
+                    collector.emit_at(timestamp_ms, record)?;
                 }
-                Ok(Some(Fed::Round(round))) => self.on_return(round, flow)?,
+                Ok(Some(FeedbackItem::Round(round))) => self.on_return(round, collector)?,
             }
         }
         self.ring_for_more();
         Ok(())
     }
 
-    fn end_input(&mut self, drain: bool, flow: &mut Flow<'_, '_, M>) -> Result<Option<bool>, TaskError> {
+    fn end_input(&mut self, drain: bool, collector: &mut Collector<'_, '_, M>) -> Result<Option<bool>, TaskError> {
         if self.rounds.is_over() {
             return Ok(Some(true));
         }
         // A stop gives the whole loop up. A head whose own input has come to its end is no exception: records of other heads
         // come to it in the run that goes on.
-        if !drain || self.awaited == Awaited::Stop {
+        if !drain || self.awaited == AwaitedInput::Stop {
             self.rounds.give_up();
             if self.takes_checkpoints {
                 self.reader.leave();
@@ -213,7 +217,7 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
             return Ok(Some(false));
         }
         if let Some(round) = self.rounds.on_input_end() {
-            flow.emit_round(round)?;
+            collector.emit_round(round)?;
             // What a stop has left there, that came later than the sources' own end.
             self.ring_for_more();
         }
@@ -233,7 +237,7 @@ pub struct IterationTail<G> {
     writer: FeedbackWriter,
     goal: G,
     takes_checkpoints: bool,
-    open: Option<(Place, usize)>,
+    open: Option<(IterationSubtask, usize)>,
 }
 
 impl<G> IterationTail<G> {
@@ -251,54 +255,54 @@ impl<G> IterationTail<G> {
 }
 
 /// An error of a write: the loop's, or that of a record.
-enum Refused {
+enum RefusedWrite {
     Fault(IterationFault),
     Record(TaskError),
 }
 
-impl From<IterationFault> for Refused {
+impl From<IterationFault> for RefusedWrite {
     fn from(fault: IterationFault) -> Self {
         Self::Fault(fault)
     }
 }
 
-impl<M: Medium, G: Goal<M>> Operator<M> for IterationTail<G> {
+impl<M: RecordFormat, G: Goal<M>> Operator<M> for IterationTail<G> {
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
-        self.open = Some((Place::of(&self.name, cx), cx.max_record_bytes));
+        self.open = Some((IterationSubtask::of(&self.name, cx), cx.max_record_bytes));
         self.takes_checkpoints = cx.takes_checkpoints;
         self.goal.open(token, cx)
     }
 
-    fn process<'m>(&mut self, record: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
-        if self.goal.is_reached(flow.token, &record)? {
-            return flow.emit(record);
+    fn process<'m>(&mut self, record: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError> {
+        if self.goal.is_reached(collector.token, &record)? {
+            return collector.emit(record);
         }
         let Self { writer, goal, open, .. } = self;
         let max_bytes = open.as_ref().map_or(usize::MAX, |(_, max_bytes)| *max_bytes);
-        let encode = |out: &mut Vec<u8>| goal.encode(flow.token, &record, out).map_err(Refused::Record);
-        let too_large = |bytes| Refused::Record(ExchangeError::RecordTooLarge { bytes, max_bytes }.into());
-        match writer.push(flow.timestamp_ms, max_bytes, encode, too_large) {
+        let encode = |out: &mut Vec<u8>| goal.encode(collector.token, &record, out).map_err(RefusedWrite::Record);
+        let too_large = |bytes| RefusedWrite::Record(ExchangeError::RecordTooLarge { bytes, max_bytes }.into());
+        match writer.push(collector.timestamp_ms, max_bytes, encode, too_large) {
             Ok(()) => Ok(()),
-            Err(Refused::Record(error)) => Err(error),
-            Err(Refused::Fault(fault)) => Err(self.failed(fault)),
+            Err(RefusedWrite::Record(error)) => Err(error),
+            Err(RefusedWrite::Fault(fault)) => Err(self.failed(fault)),
         }
     }
 
-    fn end_batch(&mut self, _: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn end_batch(&mut self, _: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         self.writer.flush().map_err(|fault| self.failed(fault))
     }
 
     /// It goes back to the head, and nowhere else.
-    fn hold_round(&mut self, round: Round, _: &mut Flow<'_, '_, M>) -> Result<bool, TaskError> {
+    fn hold_round(&mut self, round: Round, _: &mut Collector<'_, '_, M>) -> Result<bool, TaskError> {
         self.writer.round(round).map_err(|fault| self.failed(fault))?;
         Ok(true)
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.goal.finish(flow)
+    fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        self.goal.finish(collector)
     }
 
-    fn commit(&mut self, _: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn commit(&mut self, _: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let records = self.writer.given_up();
         if records > 0 && !self.takes_checkpoints {
             let Self { name, open, .. } = self;
@@ -314,7 +318,7 @@ impl<M: Medium, G: Goal<M>> Operator<M> for IterationTail<G> {
         Ok(())
     }
 
-    fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, _: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let parallelism = self.open.as_ref().map_or(1, |(place, _)| place.parallelism);
         for mut record in from.dealt_items(STATE, parallelism)? {
             self.writer.restore(record.rest()).map_err(|fault| self.failed(fault))?;

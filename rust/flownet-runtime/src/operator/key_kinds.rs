@@ -4,9 +4,9 @@
 //! What kinds there are is found out as a checkpoint is written, of the keys that it has. Of a job that goes on the first key of
 //! each subtask decides; after that nothing is looked at.
 
-use super::Medium;
+use super::RecordFormat;
 use crate::error::TaskError;
-use crate::snapshot::{KEY_KINDS, Restored, Snapshot, SnapshotError};
+use crate::snapshot::{KEY_KINDS, RestoredState, Snapshot, SnapshotError};
 use crate::varint::put_varint;
 
 /// Kinds of keys, a bit each.
@@ -27,7 +27,7 @@ impl KeyKinds {
 
     /// Checks the first key of a job that goes on.
     #[cold]
-    pub(super) fn check<M: Medium>(&mut self, key: &[u8], info: &M::Info) -> Result<(), TaskError> {
+    pub(super) fn check<M: RecordFormat>(&mut self, key: &[u8], info: &M::Info) -> Result<(), TaskError> {
         let kind = M::key_kind(key.first().copied().unwrap_or_default());
         if kind == 0 || self.kept & (1 << (kind % 64)) != 0 {
             // One that says nothing leaves it to the next.
@@ -38,7 +38,7 @@ impl KeyKinds {
     }
 
     /// Adds the kinds of all keys that there were, those that were just written among them.
-    pub(super) fn snapshot<M: Medium>(&mut self, to: &mut Snapshot<'_>) {
+    pub(super) fn snapshot<M: RecordFormat>(&mut self, to: &mut Snapshot<'_>) {
         let kinds = to.first_bytes_of_keys().map(M::key_kind).filter(|kind| *kind > 0);
         self.seen |= kinds.fold(0, |seen, kind| seen | 1 << (kind % 64));
         if self.seen != 0 {
@@ -48,7 +48,7 @@ impl KeyKinds {
         }
     }
 
-    pub(super) fn restore(&mut self, from: &Restored<'_>) -> Result<(), TaskError> {
+    pub(super) fn restore(&mut self, from: &RestoredState<'_>) -> Result<(), TaskError> {
         for (_, mut kinds) in from.items(KEY_KINDS)? {
             self.kept |= kinds.varint()?;
         }
@@ -58,11 +58,11 @@ impl KeyKinds {
 }
 
 #[cold]
-fn changed<M: Medium>(kind: u8, kept: u64, info: &M::Info) -> TaskError {
+fn changed<M: RecordFormat>(kind: u8, kept: u64, info: &M::Info) -> TaskError {
     let before: Vec<_> = (1..64).filter(|kind| kept & (1 << kind) != 0).map(M::kind_name).collect();
     let reason = format!(
         "its keys are of type {} now, and what was kept is of keys of type {}, so that it would find nothing of it: let key_by \
-         give what it gave before; or give the operator another uid, with allow_dropped_state=True, to begin without",
+         give what it gave before; or give the operator another uid, with allow_non_restored_state=True, to begin without",
         M::kind_name(kind),
         before.join(" or "),
     );

@@ -1,9 +1,9 @@
 //! The operator model: what runs inside of a task, whatever records are made of.
 //!
-//! A [`Medium`] says what a record is to the operators of a chain and what it takes to work on one: objects of an
+//! A [`RecordFormat`] says what a record is to the operators of a chain and what it takes to work on one: objects of an
 //! interpreter in flownet-python, bytes in the tests here. Everything else is the same for all of them and lives here:
 //! [`Operator`] and [`Source`], the tree they form ([`OperatorChain`]), the way records and event time take through it
-//! ([`Flow`]), folds, windows, timers and state.
+//! ([`Collector`]), folds, windows, timers and state.
 //!
 //! # Invariants
 //! - I1: the medium is attached at most once a batch, and never while waiting: for a buffer, for input, for a rate.
@@ -14,53 +14,54 @@
 //! - I5: a watermark leaves a stage after all that it fired there, and nothing follows the last one, which is
 //!   [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS).
 
-mod brake;
 mod chain;
+mod collector;
 mod event_time;
-mod flow;
 mod fold;
 mod in_flight;
 mod inspect;
 mod iteration;
 mod joins;
 mod key_kinds;
-mod late;
+mod keyed_window_operator;
+mod late_records;
 mod record;
-mod sliced;
+mod record_pacer;
+mod slice_window_operator;
 mod stage;
-mod windows;
 
 use std::sync::Arc;
 
 use flownet_core::{CustomEvent, Round};
 
-pub use self::brake::Brake;
-pub use self::chain::{Entry, Looked, OperatorChain};
+pub use self::chain::{Entry, OperatorChain, OperatorInspection};
+pub use self::collector::Collector;
 pub use self::event_time::EventTime;
-pub use self::flow::Flow;
-pub use self::fold::{Fold, Running};
-pub use self::in_flight::{Here, InFlight, Ready, Ticket};
-pub use self::inspect::{Found, Inspection, Kept, PendingTimer, What};
+pub use self::fold::{Fold, RunningFold};
+pub use self::in_flight::{InFlight, InFlightItem, ReadyItem, Ticket};
+pub use self::inspect::{InspectedState, Inspection, PendingTimer, StateEntry, StateKind};
 pub use self::iteration::{Goal, IterationHead, IterationTail, ReadBack};
-pub use self::joins::{AsOfJoin, BothSides, Bundle, Bundled, Interval, IntervalJoin, Pairing, RegularJoin};
+pub use self::joins::{AsOfJoin, BatchRecords, BothSides, Interval, IntervalJoin, MiniBatch, Pairing, RegularJoin};
+pub use self::keyed_window_operator::{
+    Assigner, Calls, FiringRule, KeyedWindowOperator, Trigger, TriggerCall, TriggeredWindow, over_windows,
+    over_windows_of_two,
+};
 pub(crate) use self::record::take_stamp;
 pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
-pub use self::sliced::Sliced;
-pub use self::stage::{Kind, Leaving, Link, Links, Stage, Target};
-pub use self::windows::{
-    Asked, Assigner, Calls, Trigger, TriggerCall, When, Windows, over_windows, over_windows_of_two,
-};
-use crate::chain::{Awaited, SourceStatus, TaskContext};
+pub use self::record_pacer::RecordPacer;
+pub use self::slice_window_operator::SliceWindowOperator;
+pub use self::stage::{Kind, Link, Links, OutputEdge, Stage, Target};
+use crate::chain::{AwaitedInput, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;
-use crate::snapshot::{IsOver, Restored, Snapshot};
-use crate::tally::Tally;
+use crate::snapshot::{IsOver, RestoredState, Snapshot};
+use crate::state_stats::StateStats;
 use crate::time::TimeSignal;
 use crate::watermark::SplitSignal;
 use crate::work::Work;
 
 /// What records are to the operators of a chain, and what it takes to work on them.
-pub trait Medium: Send + Sized + 'static {
+pub trait RecordFormat: Send + Sized + 'static {
     /// Shows that records may be touched: the interpreter is attached, for one.
     type Token<'m>: Copy;
     /// A record inside of the chain.
@@ -68,7 +69,7 @@ pub trait Medium: Send + Sized + 'static {
     /// Who an operator is, to errors and contexts.
     type Info: Send;
     /// Turns records into bytes and finds where they go.
-    type Exit: Exit<Self>;
+    type Serializer: OutputSerializer<Self>;
 
     /// What most of its operators work on.
     const WORK: Work = Work::Rust;
@@ -175,7 +176,7 @@ pub trait Medium: Send + Sized + 'static {
 }
 
 /// Where records leave the task: encoded, addressed and given to an output.
-pub trait Exit<M: Medium>: Send {
+pub trait OutputSerializer<M: RecordFormat>: Send {
     /// Sends a record; waits, detached, while there is no buffer for it. `stamp` goes in front of it, as `record.rs` says.
     fn emit(
         &mut self,
@@ -190,7 +191,7 @@ pub trait Exit<M: Medium>: Send {
 }
 
 /// A source: the head of a task without inputs.
-pub trait Source<M: Medium>: Send {
+pub trait Source<M: RecordFormat>: Send {
     /// What it works on while it emits.
     fn work(&self) -> Work {
         M::WORK
@@ -206,7 +207,7 @@ pub trait Source<M: Medium>: Send {
     }
 
     /// Emits a bounded number of records.
-    fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm, M>) -> Result<SourceStatus, TaskError>;
+    fn emit<'m>(&mut self, collector: &mut Collector<'_, 'm, M>) -> Result<SourceStatus, TaskError>;
 
     /// There is more to read, as its own listing writes it. It may have been told of the same before.
     fn add_splits(&mut self, splits: &Arc<[u8]>) {
@@ -214,7 +215,7 @@ pub trait Source<M: Medium>: Send {
     }
 
     /// Adds what it has before it, as far as it knows that at no cost.
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         let _ = tally;
     }
 
@@ -222,7 +223,7 @@ pub trait Source<M: Medium>: Send {
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
     /// Goes back to where [`snapshot`](Self::snapshot) was called. Called behind `open`.
-    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let _ = token;
         from.refuse()
     }
@@ -245,7 +246,7 @@ pub trait Source<M: Medium>: Send {
 /// The chain calls, in this order: `open`, and `restore` if there is something to begin with; then any mix of `process` or `process_keyed`, `on_watermark`, `on_timer`,
 /// `on_arrived` and `end_batch`; then, if the input came to its own end, `on_watermark` and `finish` for the end of time; `commit`; and
 /// `close`, always.
-pub trait Operator<M: Medium>: Send {
+pub trait Operator<M: RecordFormat>: Send {
     /// What it works on, but for what it encodes and decodes.
     fn work(&self) -> Work {
         M::WORK
@@ -257,8 +258,8 @@ pub trait Operator<M: Medium>: Send {
         Ok(())
     }
 
-    /// Takes one record. Which input of a task's head it is of, [`Flow::side`] says.
-    fn process<'m>(&mut self, record: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError>;
+    /// Takes one record. Which input of a task's head it is of, [`Collector::side`] says.
+    fn process<'m>(&mut self, record: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError>;
 
     /// Whether it takes records of keyed edges as bytes with their key; else they come decoded, to `process`.
     fn is_keyed(&self) -> bool {
@@ -272,14 +273,18 @@ pub trait Operator<M: Medium>: Send {
     }
 
     /// Takes a record of a keyed edge.
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
         let _ = record;
-        flow.refuse("takes no records by key")
+        collector.refuse("takes no records by key")
     }
 
     /// Event time has come to `timestamp_ms`: fires what is due.
-    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = (timestamp_ms, flow);
+    fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = (timestamp_ms, collector);
         Ok(())
     }
 
@@ -292,15 +297,15 @@ pub trait Operator<M: Medium>: Send {
 
     /// A round of an iteration comes by, behind all records before it: keeps it until what came of them has left, and passes
     /// it on then; false: it may pass now.
-    fn hold_round(&mut self, round: Round, flow: &mut Flow<'_, '_, M>) -> Result<bool, TaskError> {
-        let _ = (round, flow);
+    fn hold_round(&mut self, round: Round, collector: &mut Collector<'_, '_, M>) -> Result<bool, TaskError> {
+        let _ = (round, collector);
         Ok(false)
     }
 
     /// Of the head of a task: its input has ended, `drain` if it came to its own end. If nothing comes by other ways, either,
     /// the head answers with its own `drain`. Otherwise it is asked again behind each [`on_arrived`](Self::on_arrived).
-    fn end_input(&mut self, drain: bool, flow: &mut Flow<'_, '_, M>) -> Result<Option<bool>, TaskError> {
-        let _ = flow;
+    fn end_input(&mut self, drain: bool, collector: &mut Collector<'_, '_, M>) -> Result<Option<bool>, TaskError> {
+        let _ = collector;
         Ok(Some(drain))
     }
 
@@ -316,20 +321,20 @@ pub trait Operator<M: Medium>: Send {
     }
 
     /// Of the head of a task: what is yet to come by the input.
-    fn await_input(&mut self, awaited: Awaited) {
+    fn await_input(&mut self, awaited: AwaitedInput) {
         let _ = awaited;
     }
 
     /// Whether it only looks at records and hands them on, and nobody else's code sees them meanwhile: they need not be its
     /// own; asked once.
-    fn only_looks(&self) -> bool {
+    fn is_passthrough(&self) -> bool {
         false
     }
 
     /// Of one that [only looks](Self::only_looks): the time of a record that came at `timestamp_ms`, if that is all there is
     /// to do for it. Whoever has the record then hands it on, which costs less than to come back for it. None leaves it
     /// untouched, to be processed.
-    fn look(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<i64> {
+    fn observe(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<i64> {
         let _ = (record, timestamp_ms);
         None
     }
@@ -350,8 +355,8 @@ pub trait Operator<M: Medium>: Send {
     }
 
     /// Something may have come for it from outside of the exchange: hands on what has.
-    fn on_arrived(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = flow;
+    fn on_arrived(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = collector;
         Ok(())
     }
 
@@ -362,8 +367,8 @@ pub trait Operator<M: Medium>: Send {
 
     /// The source says something of the parts of its input. It is passed on behind this, unless it is
     /// [held](Self::hold_split).
-    fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = (signal, flow);
+    fn on_split(&mut self, signal: SplitSignal, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = (signal, collector);
         Ok(())
     }
 
@@ -385,36 +390,36 @@ pub trait Operator<M: Medium>: Send {
     }
 
     /// Wall-clock time has come to `next_timer_ms`: fires what is due.
-    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = (now_ms, flow);
+    fn on_timer(&mut self, now_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = (now_ms, collector);
         Ok(())
     }
 
     /// The batch is over: hands on what was gathered.
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = flow;
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = collector;
         Ok(())
     }
 
     /// The input has come to its own end, and time with it: fires what waits for the wall clock.
-    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = flow;
+    fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = collector;
         Ok(())
     }
 
     /// The input has ended and the last batch is over: makes the results final.
-    fn commit(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = flow;
+    fn commit(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = collector;
         Ok(())
     }
 
     /// Adds how many keys and timers it has, between two calls. Asked a few times a second.
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         let _ = tally;
     }
 
     /// Shows what it keeps, between two calls.
-    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
         let _ = (token, found);
         Ok(())
     }
@@ -439,7 +444,7 @@ pub trait Operator<M: Medium>: Send {
 
     /// Begins with what [`snapshot`](Self::snapshot) wrote, by any number of subtasks. Called behind `open`. A sink commits
     /// what had been prepared: the checkpoint stood.
-    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let _ = token;
         from.refuse()
     }

@@ -5,25 +5,25 @@ use std::sync::Arc;
 use flownet_core::{CustomEvent, Round};
 
 use super::key_kinds::KeyKinds;
-use super::{Brake, Exit, Flow, Medium, Operator, Source, record};
+use super::{Collector, Operator, OutputSerializer, RecordFormat, RecordPacer, Source, record};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::operator_counts::{OperatorCounter, Taken};
+use crate::operator_counts::{InputCounts, OperatorCounter};
 use crate::outputs::Outputs;
-use crate::snapshot::{FINISHED, IsOver, MEDIUM, Restored, RestoredPart, Snapshot, Written};
+use crate::snapshot::{FINISHED, IsOver, MEDIUM, RestoredPart, RestoredState, Snapshot, WrittenState};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 use crate::watermark::SplitSignal;
 use crate::watermark::split_events::PendingSplits;
 use crate::work::Work;
 
 /// One operator in its place.
-pub struct Stage<M: Medium> {
+pub struct Stage<M: RecordFormat> {
     pub(super) info: M::Info,
     pub(super) kind: Kind<M>,
     /// What it works on.
     pub(super) work: Work,
     pub(super) links: Links,
-    brake: Option<Brake>,
+    brake: Option<RecordPacer>,
     is_open: bool,
     /// What its state is called; empty for one that keeps none.
     uid: String,
@@ -34,11 +34,11 @@ pub struct Stage<M: Medium> {
     /// Of the keys that came, of the head of a task.
     pub(super) key_kinds: KeyKinds,
     /// What came.
-    pub(super) taken: Arc<Taken>,
+    pub(super) taken: Arc<InputCounts>,
 }
 
 /// What a stage does.
-pub enum Kind<M: Medium> {
+pub enum Kind<M: RecordFormat> {
     /// Makes records: the head of a task without inputs.
     Source(Box<dyn Source<M>>),
     /// Takes records.
@@ -119,9 +119,9 @@ impl Links {
     }
 }
 
-impl<M: Medium> Stage<M> {
+impl<M: RecordFormat> Stage<M> {
     /// A stage that is not open.
-    pub fn new(info: M::Info, kind: Kind<M>, links: Links, brake: Option<Brake>) -> Self {
+    pub fn new(info: M::Info, kind: Kind<M>, links: Links, brake: Option<RecordPacer>) -> Self {
         let work = match &kind {
             Kind::Source(source) => source.work(),
             Kind::Operator(operator) => operator.work(),
@@ -153,7 +153,7 @@ impl<M: Medium> Stage<M> {
         token: M::Token<'_>,
         medium: &M,
         (cx, checkpoint_id, base): (&TaskContext, u64, Option<u64>),
-    ) -> Result<Written, TaskError> {
+    ) -> Result<WrittenState, TaskError> {
         let mut to = Snapshot::new(&self.uid, cx.subtask, checkpoint_id).on(base);
         match &mut self.kind {
             Kind::Source(source) => source.snapshot(token, &mut to)?,
@@ -179,7 +179,7 @@ impl<M: Medium> Stage<M> {
         token: M::Token<'_>,
         medium: &M,
         (cx, checkpoint_id, is_over): (&TaskContext, u64, IsOver<'_>),
-    ) -> Result<Written, TaskError> {
+    ) -> Result<WrittenState, TaskError> {
         let mut to = Snapshot::new(&self.uid, cx.subtask, checkpoint_id);
         if let Kind::Operator(operator) = &mut self.kind {
             operator.write_on(token, &mut to, is_over)?;
@@ -196,7 +196,7 @@ impl<M: Medium> Stage<M> {
         medium: &M,
         (cx, parts): (&TaskContext, &[RestoredPart]),
     ) -> Result<(), TaskError> {
-        let from = Restored::of_restored(&self.uid, parts, cx.subtask, cx.key_group_range);
+        let from = RestoredState::of_restored(&self.uid, parts, cx.subtask, cx.key_group_range);
         if from.is_empty() {
             return Ok(());
         }
@@ -278,8 +278,8 @@ impl<M: Medium> Stage<M> {
         matches!(&self.kind, Kind::Operator(operator) if operator.is_full())
     }
 
-    pub(super) fn only_looks(&self) -> bool {
-        matches!(&self.kind, Kind::Operator(operator) if operator.only_looks())
+    pub(super) fn is_passthrough(&self) -> bool {
+        matches!(&self.kind, Kind::Operator(operator) if operator.is_passthrough())
     }
 
     /// Whether records go one way from here, at no rate of its own.
@@ -289,9 +289,9 @@ impl<M: Medium> Stage<M> {
 
     /// The time of a record that is to be handed on as it is, and the way it goes; none: it is to be processed.
     #[inline]
-    pub(super) fn look(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<(i64, Link)> {
+    pub(super) fn observe(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<(i64, Link)> {
         let (Kind::Operator(operator), [link]) = (&mut self.kind, self.links.main()) else { return None };
-        let timestamp_ms = operator.look(record, timestamp_ms)?;
+        let timestamp_ms = operator.observe(record, timestamp_ms)?;
         self.taken.add(M::rows_of(record));
         Some((timestamp_ms, *link))
     }
@@ -305,7 +305,7 @@ impl<M: Medium> Stage<M> {
     }
 
     /// What counts what comes to it, and to those behind it, which are of these.
-    pub(super) fn counter(&self, stages: &[Self], exits: &[Leaving<M>]) -> OperatorCounter {
+    pub(super) fn counter(&self, stages: &[Self], exits: &[OutputEdge<M>]) -> OperatorCounter {
         let taken_by = |link: Link| match link.to {
             Target::Stage(stage) => Arc::clone(&stages[stage].taken),
             Target::Exit(exit) => Arc::clone(&exits[exit].taken),
@@ -329,21 +329,25 @@ impl<M: Medium> Stage<M> {
         }
     }
 
-    /// Takes a record; `flow` is everything behind this stage.
+    /// Takes a record; `collector` is everything behind this stage.
     #[inline]
-    pub(super) fn process<'m>(&mut self, record: M::Record<'m>, flow: Flow<'_, 'm, M>) -> Result<(), TaskError> {
-        let mut flow = flow.along(&self.links);
-        let Kind::Operator(operator) = &mut self.kind else { return flow.refuse("takes no records") };
+    pub(super) fn process<'m>(
+        &mut self,
+        record: M::Record<'m>,
+        collector: Collector<'_, 'm, M>,
+    ) -> Result<(), TaskError> {
+        let mut collector = collector.along(&self.links);
+        let Kind::Operator(operator) = &mut self.kind else { return collector.refuse("takes no records") };
         if let Some(brake) = &mut self.brake
             && let Some(wait) = brake.take()
         {
-            operator.end_batch(&mut flow)?;
-            flow.pause(wait)?;
+            operator.end_batch(&mut collector)?;
+            collector.pause(wait)?;
         }
         self.taken.add(M::rows_of(&record));
         // Whoever goes on behind it has a mark of its own: to set this one's back would be to copy the result.
-        flow.begin(self.work);
-        operator.process(record, &mut flow)
+        collector.begin(self.work);
+        operator.process(record, &mut collector)
     }
 
     /// Takes a record of a keyed edge, for which [`Operator::is_keyed`].
@@ -351,55 +355,55 @@ impl<M: Medium> Stage<M> {
     pub(super) fn process_keyed(
         &mut self,
         record: &record::KeyedRecord<'_>,
-        flow: Flow<'_, '_, M>,
+        collector: Collector<'_, '_, M>,
     ) -> Result<(), TaskError> {
-        let mut flow = flow.along(&self.links);
-        let Kind::Operator(operator) = &mut self.kind else { return flow.refuse("takes no records") };
+        let mut collector = collector.along(&self.links);
+        let Kind::Operator(operator) = &mut self.kind else { return collector.refuse("takes no records") };
         if let Some(brake) = &mut self.brake
             && let Some(wait) = brake.take()
         {
-            flow.pause(wait)?;
+            collector.pause(wait)?;
         }
-        flow.begin(self.work);
-        operator.process_keyed(record, &mut flow)
+        collector.begin(self.work);
+        operator.process_keyed(record, &mut collector)
     }
 
     /// Lets event time pass, behind all that it makes the operator emit.
-    pub(super) fn on_time(&mut self, signal: TimeSignal, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let mut flow = flow.along(&self.links);
+    pub(super) fn on_time(&mut self, signal: TimeSignal, collector: Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let mut collector = collector.along(&self.links);
         let mut passes = true;
         let is_finished = self.is_finished();
-        let before = flow.begin(self.work);
+        let before = collector.begin(self.work);
         if let Kind::Operator(operator) = &mut self.kind {
             if let TimeSignal::Watermark(timestamp_ms) = signal {
-                operator.on_watermark(timestamp_ms, &mut flow)?;
+                operator.on_watermark(timestamp_ms, &mut collector)?;
                 if timestamp_ms == END_OF_TIME_MS && !is_finished {
                     self.has_finished = true;
-                    operator.finish(&mut flow)?;
+                    operator.finish(&mut collector)?;
                 }
             }
             let is_end = signal == TimeSignal::Watermark(END_OF_TIME_MS);
             passes = (is_end || operator.passes_time()) && !operator.hold(signal);
         }
-        flow.resume(before);
-        if passes { flow.emit_time(signal) } else { Ok(()) }
+        collector.resume(before);
+        if passes { collector.emit_time(signal) } else { Ok(()) }
     }
 }
 
-impl<M: Medium> Stage<M> {
+impl<M: RecordFormat> Stage<M> {
     /// Lets a round pass, behind all that came of the records before it.
-    pub(super) fn on_round(&mut self, round: Round, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let mut flow = flow.along(&self.links);
-        let Kind::Operator(operator) = &mut self.kind else { return flow.refuse("takes no rounds") };
-        if operator.hold_round(round, &mut flow)? { Ok(()) } else { flow.emit_round(round) }
+    pub(super) fn on_round(&mut self, round: Round, collector: Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let mut collector = collector.along(&self.links);
+        let Kind::Operator(operator) = &mut self.kind else { return collector.refuse("takes no rounds") };
+        if operator.hold_round(round, &mut collector)? { Ok(()) } else { collector.emit_round(round) }
     }
 
     /// Lets what the source says of its parts pass, in its place among the records.
-    pub(super) fn on_split(&mut self, signal: SplitSignal, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let mut flow = flow.along(&self.links);
+    pub(super) fn on_split(&mut self, signal: SplitSignal, collector: Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let mut collector = collector.along(&self.links);
         let Kind::Operator(operator) = &mut self.kind else { return Ok(()) };
-        operator.on_split(signal, &mut flow)?;
-        if operator.hold_split(signal) { Ok(()) } else { flow.tell_split(signal) }
+        operator.on_split(signal, &mut collector)?;
+        if operator.hold_split(signal) { Ok(()) } else { collector.tell_split(signal) }
     }
 
     pub(super) fn wanted_split(&self) -> Option<u32> {
@@ -411,8 +415,8 @@ impl<M: Medium> Stage<M> {
 }
 
 /// A way out of the task, with what its readers know of event time.
-pub struct Leaving<M: Medium> {
-    exit: M::Exit,
+pub struct OutputEdge<M: RecordFormat> {
+    exit: M::Serializer,
     /// Index among the task's outputs.
     output: usize,
     /// Whether records carry their timestamps.
@@ -424,12 +428,12 @@ pub struct Leaving<M: Medium> {
     watermark_ms: Option<i64>,
     is_idle: bool,
     /// What left.
-    taken: Arc<Taken>,
+    taken: Arc<InputCounts>,
 }
 
-impl<M: Medium> Leaving<M> {
+impl<M: RecordFormat> OutputEdge<M> {
     /// The way of the task's `output`; with `stamps` if somebody behind it wants timestamps.
-    pub fn new(exit: M::Exit, output: usize, stamps: bool) -> Self {
+    pub fn new(exit: M::Serializer, output: usize, stamps: bool) -> Self {
         let taken = Arc::default();
         Self { exit, output, stamps, in_iteration: false, splits: None, watermark_ms: None, is_idle: false, taken }
     }
@@ -518,7 +522,7 @@ impl<M: Medium> Leaving<M> {
 }
 
 /// Adds what it takes to read what was written, once that is all.
-fn add_what_it_takes<M: Medium>(
+fn add_what_it_takes<M: RecordFormat>(
     token: M::Token<'_>,
     medium: &M,
     (key_kinds, info): (&mut KeyKinds, &M::Info),

@@ -7,7 +7,7 @@ use flownet_core::subpartition::Element;
 use flownet_core::{ChannelIndex, Event, ExchangeError};
 use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, SegmentPool};
 
-use super::dealt::{Owner, deal};
+use super::in_flight_rescaling::{Owner, deal};
 use super::read::{Input, SnapshotError};
 use super::write::{OF_CHANNEL, VERSION, put_block, put_option};
 use super::{Share, StatePart};
@@ -23,7 +23,7 @@ const OUTPUT: &str = "in_flight.output";
 
 /// Something that was on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum InFlightElement {
     /// Bytes of records.
     Records(Vec<u8>),
     /// What stood among them.
@@ -32,14 +32,14 @@ pub(crate) enum Kept {
 
 /// What is to be kept of an element, a copy of it. That its data ends a producer says again when it goes on; so with the
 /// end of time, which is no event time to go on from: the producer may find more input then.
-pub(crate) fn kept(element: &Element) -> Option<Kept> {
+pub(crate) fn kept(element: &Element) -> Option<InFlightElement> {
     match element {
         Element::Event(Event::Watermark { timestamp_ms: END_OF_TIME_MS }) => None,
         // Splits are numbered anew when the source goes on.
         Element::Event(Event::Custom(event)) if event.kind() == SPLITS_EVENT => None,
-        Element::Data(buffer) => Some(Kept::Records(buffer.to_vec())),
+        Element::Data(buffer) => Some(InFlightElement::Records(buffer.to_vec())),
         Element::Event(event @ (Event::Watermark { .. } | Event::WatermarkStatus { .. } | Event::Custom(_))) => {
-            Some(Kept::Event(event.clone()))
+            Some(InFlightElement::Event(event.clone()))
         }
         Element::Event(_) => None,
     }
@@ -47,10 +47,10 @@ pub(crate) fn kept(element: &Element) -> Option<Kept> {
 
 /// What was on its way on one channel, at one of its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Recorded {
+pub(crate) struct InFlightChannel {
     /// The last watermark before.
     pub(crate) watermark_ms: Option<i64>,
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) kept: Vec<InFlightElement>,
 }
 
 /// The ends of a task's channels, as what is kept of them is called.
@@ -116,7 +116,7 @@ impl Edges {
     }
 
     /// What had come by a channel.
-    pub(crate) fn of_input(&self, channel: ChannelIndex, recorded: &Recorded, medium: &[Vec<u8>]) -> StatePart {
+    pub(crate) fn of_input(&self, channel: ChannelIndex, recorded: &InFlightChannel, medium: &[Vec<u8>]) -> StatePart {
         self.inputs[channel.index()].part(INPUT, recorded, medium)
     }
 
@@ -125,7 +125,7 @@ impl Edges {
         &self,
         output: usize,
         subpartition: u32,
-        recorded: &Recorded,
+        recorded: &InFlightChannel,
         medium: &[Vec<u8>],
     ) -> StatePart {
         let mut part = self.outputs[output].part(OUTPUT, recorded, medium);
@@ -143,11 +143,11 @@ impl Edges {
             let found: Vec<_> = [INPUT, OUTPUT].into_iter().filter_map(of_channel).collect();
             for part in &found {
                 let recorded = end.read(part, &mut medium)?;
-                steps.push_back((index, Replayed::Begin { watermark_ms: recorded.watermark_ms }));
-                steps.extend(recorded.kept.into_iter().map(|kept| (index, Replayed::Kept(kept))));
+                steps.push_back((index, ReplayedElement::Begin { watermark_ms: recorded.watermark_ms }));
+                steps.extend(recorded.kept.into_iter().map(|kept| (index, ReplayedElement::Kept(kept))));
             }
             if !found.is_empty() {
-                steps.push_back((index, Replayed::End));
+                steps.push_back((index, ReplayedElement::End));
             }
         }
         self.deal(parts, &mut steps, &mut medium)?;
@@ -162,7 +162,7 @@ impl Edges {
     fn deal(
         &self,
         parts: &[StatePart],
-        steps: &mut VecDeque<(ChannelIndex, Replayed)>,
+        steps: &mut VecDeque<(ChannelIndex, ReplayedElement)>,
         medium: &mut Vec<Vec<u8>>,
     ) -> Result<(), TaskError> {
         let channel = |share| match share {
@@ -202,7 +202,7 @@ pub(super) fn medium_of_channel(part: &StatePart) -> Result<Vec<&[u8]>, TaskErro
 }
 
 impl End {
-    fn part(&self, name: &str, recorded: &Recorded, medium: &[Vec<u8>]) -> StatePart {
+    fn part(&self, name: &str, recorded: &InFlightChannel, medium: &[Vec<u8>]) -> StatePart {
         let mut bytes = vec![VERSION, OF_CHANNEL, self.shape];
         put_option(&mut bytes, recorded.watermark_ms);
         put_varint(&mut bytes, medium.len() as u64);
@@ -210,11 +210,11 @@ impl End {
         let mut encoded = Vec::new();
         for kept in &recorded.kept {
             match kept {
-                Kept::Records(records) => {
+                InFlightElement::Records(records) => {
                     bytes.push(OF_RECORDS);
                     put_block(&mut bytes, records);
                 }
-                Kept::Event(event) => {
+                InFlightElement::Event(event) => {
                     encoded.clear();
                     event.encode(&mut encoded);
                     bytes.push(OF_EVENT);
@@ -225,7 +225,7 @@ impl End {
         StatePart { uid: self.uid.clone(), name: name.to_owned(), share: self.share, bytes }
     }
 
-    fn read(&self, part: &StatePart, medium: &mut Vec<Vec<u8>>) -> Result<Recorded, TaskError> {
+    fn read(&self, part: &StatePart, medium: &mut Vec<Vec<u8>>) -> Result<InFlightChannel, TaskError> {
         let mut input = Input::of_channel(part)?;
         let shape = input.byte()?;
         if shape != self.shape {
@@ -245,15 +245,15 @@ impl End {
         let mut kept = Vec::new();
         while !input.is_empty() {
             kept.push(match input.byte()? {
-                OF_RECORDS => Kept::Records(input.block()?.to_vec()),
+                OF_RECORDS => InFlightElement::Records(input.block()?.to_vec()),
                 OF_EVENT => {
                     let event = Event::decode(input.block()?).map_err(|error| input.broken(error))?;
-                    Kept::Event(event)
+                    InFlightElement::Event(event)
                 }
                 other => return Err(input.broken(format_args!("a piece of kind {other}"))),
             });
         }
-        Ok(Recorded { watermark_ms, kept })
+        Ok(InFlightChannel { watermark_ms, kept })
     }
 }
 
@@ -263,7 +263,7 @@ const OF_EVENT: u8 = 1;
 /// What was on its way, brought again from memory before a task reads its channels.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    steps: VecDeque<(ChannelIndex, Replayed)>,
+    steps: VecDeque<(ChannelIndex, ReplayedElement)>,
     /// What it takes to read it.
     medium: Vec<Vec<u8>>,
     /// Apart from the network's memory, of which nobody else has to wait for it.
@@ -272,12 +272,12 @@ pub(crate) struct Replay {
 
 /// What comes next of a channel.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Replayed {
+pub(crate) enum ReplayedElement {
     /// What one end kept of it, behind this watermark.
     Begin {
         watermark_ms: Option<i64>,
     },
-    Kept(Kept),
+    Kept(InFlightElement),
     /// That was all: what follows comes from a producer that begins anew.
     End,
 }
@@ -287,7 +287,7 @@ const REPLAY_SEGMENTS: usize = 4;
 const REPLAY_SEGMENT_BYTES: usize = 32 << 10;
 
 impl Replay {
-    fn new(steps: VecDeque<(ChannelIndex, Replayed)>, medium: Vec<Vec<u8>>) -> Result<Self, TaskError> {
+    fn new(steps: VecDeque<(ChannelIndex, ReplayedElement)>, medium: Vec<Vec<u8>>) -> Result<Self, TaskError> {
         let segments = SegmentPool::new(REPLAY_SEGMENTS, REPLAY_SEGMENT_BYTES).map_err(ExchangeError::from)?;
         let settings = BufferPoolSettings {
             min: REPLAY_SEGMENTS,
@@ -307,7 +307,7 @@ impl Replay {
         &self.medium
     }
 
-    pub(crate) fn next(&mut self) -> Option<(ChannelIndex, Replayed)> {
+    pub(crate) fn next(&mut self) -> Option<(ChannelIndex, ReplayedElement)> {
         self.steps.pop_front()
     }
 
@@ -322,11 +322,11 @@ impl Replay {
 }
 
 /// The same in pieces that a segment has room for.
-fn in_pieces(step: Replayed) -> Vec<Replayed> {
+fn in_pieces(step: ReplayedElement) -> Vec<ReplayedElement> {
     match step {
-        Replayed::Kept(Kept::Records(records)) if records.len() > REPLAY_SEGMENT_BYTES => {
+        ReplayedElement::Kept(InFlightElement::Records(records)) if records.len() > REPLAY_SEGMENT_BYTES => {
             let pieces = records.chunks(REPLAY_SEGMENT_BYTES);
-            pieces.map(|piece| Replayed::Kept(Kept::Records(piece.to_vec()))).collect()
+            pieces.map(|piece| ReplayedElement::Kept(InFlightElement::Records(piece.to_vec()))).collect()
         }
         step => vec![step],
     }
@@ -349,12 +349,13 @@ mod tests {
         End { uid: "counts".into(), shape: KEYED, share: Share::Channel { edge: 3, producer: 1, subpartition: 2 } }
     }
 
-    fn any_kept() -> impl Strategy<Value = Kept> {
+    fn any_kept() -> impl Strategy<Value = InFlightElement> {
         prop_oneof![
-            any::<Vec<u8>>().prop_map(Kept::Records),
-            any::<i64>().prop_map(|timestamp_ms| Kept::Event(Event::Watermark { timestamp_ms })),
-            any::<bool>().prop_map(|idle| Kept::Event(Event::WatermarkStatus { idle })),
-            any::<[u8; 5]>().prop_map(|bytes| Kept::Event(Event::Custom(CustomEvent::new(1, &bytes).unwrap()))),
+            any::<Vec<u8>>().prop_map(InFlightElement::Records),
+            any::<i64>().prop_map(|timestamp_ms| InFlightElement::Event(Event::Watermark { timestamp_ms })),
+            any::<bool>().prop_map(|idle| InFlightElement::Event(Event::WatermarkStatus { idle })),
+            any::<[u8; 5]>()
+                .prop_map(|bytes| InFlightElement::Event(Event::Custom(CustomEvent::new(1, &bytes).unwrap()))),
         ]
     }
 
@@ -365,7 +366,7 @@ mod tests {
             kept in proptest::collection::vec(any_kept(), 0..10),
             medium in proptest::collection::vec(any::<Vec<u8>>(), 0..3),
         ) {
-            let recorded = Recorded { watermark_ms, kept };
+            let recorded = InFlightChannel { watermark_ms, kept };
             let part = end().part(INPUT, &recorded, &medium);
             let mut known = Vec::new();
             prop_assert_eq!(end().read(&part, &mut known).unwrap(), recorded);
@@ -376,7 +377,7 @@ mod tests {
 
         #[test]
         fn any_bytes_were_on_their_way_or_are_an_error(bytes in proptest::collection::vec(0_u8..6, 0..40)) {
-            let part = StatePart { bytes: [&[VERSION, OF_CHANNEL][..], &bytes].concat(), ..end().part(INPUT, &Recorded { watermark_ms: None, kept: vec![] }, &[]) };
+            let part = StatePart { bytes: [&[VERSION, OF_CHANNEL][..], &bytes].concat(), ..end().part(INPUT, &InFlightChannel { watermark_ms: None, kept: vec![] }, &[]) };
             let _ = end().read(&part, &mut Vec::new());
         }
     }
@@ -385,10 +386,10 @@ mod tests {
     fn records_longer_than_a_segment_come_in_pieces() {
         let records: Vec<u8> = (0..2 * REPLAY_SEGMENT_BYTES + 5).map(|at| at as u8).collect();
         let channel = ChannelIndex::new(0);
-        let steps = VecDeque::from([(channel, Replayed::Kept(Kept::Records(records.clone())))]);
+        let steps = VecDeque::from([(channel, ReplayedElement::Kept(InFlightElement::Records(records.clone())))]);
         let mut replay = Replay::new(steps, vec![]).unwrap();
         let mut brought = Vec::new();
-        while let Some((of, Replayed::Kept(Kept::Records(piece)))) = replay.next() {
+        while let Some((of, ReplayedElement::Kept(InFlightElement::Records(piece)))) = replay.next() {
             assert_eq!(of, channel);
             brought.extend_from_slice(&replay.buffer(&piece).unwrap());
         }

@@ -43,7 +43,7 @@
 //! consumer, `in_flight.output` what lay at the producer, which follows. Timestamps of records refer to the last watermark
 //! before them, at the beginning to that of the part; `medium` is what it takes to read them.
 //!
-//! What lies on disk, and what is written while the task goes on, comes in several parts, in pieces without a header ([`Pieces`]), and what is
+//! What lies on disk, and what is written while the task goes on, comes in several parts, in pieces without a header ([`StatePieces`]), and what is
 //! written at once behind them as changes upon them.
 //!
 //! Changes build on the parts of the same state and subtask before them, as far back as the last that is whole. What is kept
@@ -63,11 +63,11 @@
 //! - I3: what it keeps builds on nothing but a checkpoint that it took and that it knows to stand.
 //! - I4: a task that has come to the end of its input stays until a checkpoint that it took after that end is complete.
 
-mod dealt;
 mod in_flight;
-mod pieces;
+mod in_flight_rescaling;
 mod progress;
 mod read;
+mod state_pieces;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -79,10 +79,10 @@ use flownet_core::event::Barrier;
 use flownet_core::keygroup::group_range;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::in_flight::{Edges, Kept, Recorded, Replay, Replayed, kept};
-pub use self::pieces::{FetchError, IsOver, Piece, Pieces, RestoredPart, Written};
+pub(crate) use self::in_flight::{Edges, InFlightChannel, InFlightElement, Replay, ReplayedElement, kept};
 pub(crate) use self::progress::Progress;
-pub use self::read::{Input, KeyedPart, Restored, SnapshotError, medium_items};
+pub use self::read::{Input, KeyedPart, RestoredState, SnapshotError, medium_items};
+pub use self::state_pieces::{FetchError, IsOver, Piece, RestoredPart, StatePieces, WrittenState};
 pub(crate) use self::write::{CHANGED, REMOVED, ROW_ENTRIES, in_rows, put_given, put_option};
 pub use self::write::{Groups, Snapshot, put_block, put_key, put_signed};
 use crate::error::TaskError;
@@ -107,7 +107,7 @@ pub enum CheckpointMode {
 
 /// What a task of a job with checkpoints is started with.
 #[derive(Clone)]
-pub struct Checkpointing {
+pub struct CheckpointContext {
     /// What barriers mean.
     pub mode: CheckpointMode,
     /// Whether they may overtake what is queued; those that do are refused otherwise.
@@ -122,7 +122,7 @@ pub struct Checkpointing {
     pub report: Arc<dyn Fn(CheckpointReport) + Send + Sync>,
 }
 
-impl fmt::Debug for Checkpointing {
+impl fmt::Debug for CheckpointContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, overtakes, restored, has_finished, .. } = self;
         let mut shown = f.debug_struct("Checkpointing");
@@ -159,7 +159,7 @@ pub enum CheckpointReport {
         /// All that its operators keep, but for what lies on disk.
         parts: Vec<StatePart>,
         /// That, which comes before the parts.
-        pieces: Vec<Pieces>,
+        pieces: Vec<StatePieces>,
         /// The checkpoint that parts [of changes](StatePart::is_of_changes) build on: the newest that it knew to stand.
         base: Option<u64>,
         /// `drain` of the end of its input, if the task had [finished](Self::Finished) when it took the snapshot.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CheckpointReport, Checkpointing};
+use super::{CheckpointContext, CheckpointReport};
 
 /// What a task remembers of its checkpoints.
 pub(crate) struct Progress {
@@ -25,7 +25,7 @@ struct End {
 }
 
 impl Progress {
-    pub(crate) fn new(checkpointing: &Checkpointing) -> Self {
+    pub(crate) fn new(checkpointing: &CheckpointContext) -> Self {
         Self { report: Arc::clone(&checkpointing.report), last_seen: None, complete: None, end: None }
     }
 
@@ -87,7 +87,7 @@ mod tests {
     fn a_task_may_end_once_a_checkpoint_stands_that_it_took_after_its_end() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let report = Arc::clone(&told);
-        let mut progress = Progress::new(&Checkpointing {
+        let mut progress = Progress::new(&CheckpointContext {
             mode: CheckpointMode::ExactlyOnce,
             overtakes: false,
             restored: vec![],

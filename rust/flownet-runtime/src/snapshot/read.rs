@@ -11,7 +11,7 @@ use super::write::{CHANGED, OF_CHANGES, OF_CHANNEL, OF_GROUPS, OF_ITEMS, OLDEST_
 use super::{MEDIUM, Piece, RestoredPart, Share, StatePart, is_incidental};
 use crate::error::TaskError;
 use crate::operator::KeyedRecord;
-use crate::state::{Held, KeyGroupRange, KeyedState, LargeState, Values};
+use crate::state::{KeyEntry, KeyGroupRange, KeyedState, LargeState, Values};
 use crate::timer::{KeptTimers, TimerKey};
 use crate::varint::{take_varint, unzigzag};
 
@@ -101,7 +101,7 @@ impl SnapshotError {
 
 /// What was kept of one operator, for one of its subtasks.
 #[derive(Clone, Debug)]
-pub struct Restored<'a> {
+pub struct RestoredState<'a> {
     parts: Vec<&'a StatePart>,
     /// What is read piece by piece, each behind so many of the parts.
     pieces: Vec<(usize, &'a Piece)>,
@@ -119,14 +119,14 @@ pub struct KeyedPart<'a> {
 }
 
 /// One part of what lies by key group.
-struct Tracked<'a> {
+struct TrackedPart<'a> {
     /// The first key group of the subtask that wrote it.
     writer: u16,
     is_of_changes: bool,
     part: KeyedPart<'a>,
 }
 
-impl<'a> Tracked<'a> {
+impl<'a> TrackedPart<'a> {
     /// Each key with what is kept of it, to be gone past, or nothing where that is no more.
     fn each<E: From<TaskError>>(
         self,
@@ -145,7 +145,7 @@ impl<'a> Tracked<'a> {
 
 const BASELESS: &str = "changes without what they build on";
 
-impl<'a> Restored<'a> {
+impl<'a> RestoredState<'a> {
     /// Of `parts`, those of the operator with this uid.
     pub fn of(uid: &str, parts: &'a [StatePart], subtask: u32, range: KeyGroupRange) -> Self {
         let parts = parts.iter().filter(|part| part.uid == uid).collect();
@@ -264,13 +264,13 @@ impl<'a> Restored<'a> {
     pub fn read_keyed<V, E: From<TaskError>>(
         &self,
         name: &str,
-        state: &mut KeyedState<Held<V>>,
+        state: &mut KeyedState<KeyEntry<V>>,
         read: impl FnMut(&mut Input<'a>) -> Result<V, E>,
     ) -> Result<Vec<Input<'a>>, E> {
         self.read_each(name, read, |record, value| {
             match value {
                 Some(value) => {
-                    let put = state.insert(record.key, record.hash, Held::new(record, value));
+                    let put = state.insert(record.key, record.hash, KeyEntry::new(record, value));
                     drop(put.map_err(TaskError::from)?);
                 }
                 None => drop(state.remove(record.key, record.hash)),
@@ -297,7 +297,7 @@ impl<'a> Restored<'a> {
     fn each_tracked<E: From<TaskError>>(
         &self,
         name: &str,
-        mut each: impl FnMut(Tracked<'_>) -> Result<(), E>,
+        mut each: impl FnMut(TrackedPart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut pieces = self.pieces.iter().filter(|(_, piece)| piece.name == name).peekable();
         // The subtasks of which something came.
@@ -328,7 +328,7 @@ impl<'a> Restored<'a> {
     fn last_headers(&self, name: &str) -> Result<BTreeMap<u16, (Input<'a>, bool)>, TaskError> {
         let mut headers = BTreeMap::new();
         for part in self.named(name) {
-            let Some(Tracked { writer, is_of_changes, part }) = self.tracked_part(part)? else { continue };
+            let Some(TrackedPart { writer, is_of_changes, part }) = self.tracked_part(part)? else { continue };
             headers.insert(writer, (part.header, is_of_changes));
         }
         Ok(headers)
@@ -364,7 +364,7 @@ impl<'a> Restored<'a> {
             let begin_ms = if is_of_changes { header.signed()? } else { i64::MIN };
             times.insert(writer, (clock_ms, fired_ms, begin_ms));
         }
-        self.each_tracked::<E>(name, |Tracked { writer, part, .. }| {
+        self.each_tracked::<E>(name, |TrackedPart { writer, part, .. }| {
             let Some((.., begin_ms)) = times.get(&writer) else {
                 return Err(part.header.broken("pieces without what follows them").into());
             };
@@ -388,7 +388,7 @@ impl<'a> Restored<'a> {
 
     /// Puts back what [`Snapshot::add_timers`](super::Snapshot::add_timers) wrote, changes upon what they build on.
     pub fn read_timers(&self, name: &str, timers: &mut KeptTimers) -> Result<(), TaskError> {
-        self.each_tracked(name, |Tracked { is_of_changes, part, .. }| {
+        self.each_tracked(name, |TrackedPart { is_of_changes, part, .. }| {
             for mut entries in part.groups {
                 while !entries.is_empty() {
                     let (timestamp_ms, owner) = (entries.signed()?, TimerKey::of(&entries.key()?));
@@ -405,8 +405,8 @@ impl<'a> Restored<'a> {
     }
 
     /// What lies by key group under this name, changes behind what they build on.
-    fn tracked(&self, name: &str) -> Result<Vec<Tracked<'a>>, TaskError> {
-        let mut all: Vec<Tracked<'a>> = Vec::new();
+    fn tracked(&self, name: &str) -> Result<Vec<TrackedPart<'a>>, TaskError> {
+        let mut all: Vec<TrackedPart<'a>> = Vec::new();
         for part in self.named(name) {
             let Some(tracked) = self.tracked_part(part)? else { continue };
             if tracked.is_of_changes && all.iter().all(|before| before.writer != tracked.writer) {
@@ -418,12 +418,12 @@ impl<'a> Restored<'a> {
     }
 
     /// None if nothing of it is owned here, or if it does not lie by key group.
-    fn tracked_part<'p>(&self, part: &'p StatePart) -> Result<Option<Tracked<'p>>, TaskError> {
+    fn tracked_part<'p>(&self, part: &'p StatePart) -> Result<Option<TrackedPart<'p>>, TaskError> {
         let (is_of_changes, Share::Groups { first: writer, .. }) = (part.is_of_changes(), part.share) else {
             return Ok(None);
         };
         let kind = if is_of_changes { OF_CHANGES } else { OF_GROUPS };
-        Ok(self.keyed_part(part, kind)?.map(|part| Tracked { writer, is_of_changes, part }))
+        Ok(self.keyed_part(part, kind)?.map(|part| TrackedPart { writer, is_of_changes, part }))
     }
 
     /// Whether one of these key groups is owned here, or it takes a look at the bytes to refuse them.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::TaskError;
 use crate::operator::KeyedRecord;
-use crate::state::{Held, KeyGroupRange, KeyedState};
+use crate::state::{KeyEntry, KeyGroupRange, KeyedState};
 use crate::timer::{KeptTimers, TimerKey};
 
 const GROUPS: u32 = 16;
@@ -28,21 +28,21 @@ fn is_of(key: &[u8], subtask: u32, parallelism: u32) -> bool {
 }
 
 /// Everything by key, and the timers, that the parts give to subtasks of this number.
-type All = (Vec<(Vec<u8>, Option<Vec<u8>>, u64)>, Vec<(i64, Vec<u8>)>);
+type AllState = (Vec<(Vec<u8>, Option<Vec<u8>>, u64)>, Vec<(i64, Vec<u8>)>);
 
-fn write_one(_: &[u8], held: &Held<u64>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+fn write_one(_: &[u8], held: &KeyEntry<u64>, out: &mut Vec<u8>) -> Result<(), TaskError> {
     crate::varint::put_varint(out, held.value);
     Ok(())
 }
 
-fn read_back(parts: &[StatePart], parallelism: u32) -> Result<All, TaskError> {
+fn read_back(parts: &[StatePart], parallelism: u32) -> Result<AllState, TaskError> {
     let (mut values, mut timers) = (Vec::new(), Vec::new());
     for subtask in 0..parallelism {
-        let from = Restored::of("op", parts, subtask, range(subtask, parallelism));
-        let mut state: KeyedState<Held<u64>> = KeyedState::new(range(subtask, parallelism));
+        let from = RestoredState::of("op", parts, subtask, range(subtask, parallelism));
+        let mut state: KeyedState<KeyEntry<u64>> = KeyedState::new(range(subtask, parallelism));
         from.read_keyed("state", &mut state, Input::varint)?;
         let of_one =
-            |(_, key, held): (_, &[u8], &Held<u64>)| (key.to_vec(), held.given().map(<[u8]>::to_vec), held.value);
+            |(_, key, held): (_, &[u8], &KeyEntry<u64>)| (key.to_vec(), held.given().map(<[u8]>::to_vec), held.value);
         values.extend(state.iter().map(of_one));
         let mut set = KeptTimers::new();
         from.read_timers("timers", &mut set)?;
@@ -58,11 +58,11 @@ fn an_operator_that_keeps_nothing_refuses_the_state_of_another() {
     let part =
         |name: &str| StatePart { uid: "op".into(), name: name.into(), share: Share::All { subtask: 0 }, bytes: vec![] };
     let of_any = [part(MEDIUM), part(FINISHED)];
-    assert_eq!(Restored::of("op", &of_any, 0, range(0, 1)).refuse(), Ok(()));
+    assert_eq!(RestoredState::of("op", &of_any, 0, range(0, 1)).refuse(), Ok(()));
     let of_another = [part(MEDIUM), part("count")];
-    let refused = Restored::of("op", &of_another, 0, range(0, 1)).refuse().unwrap_err().to_string();
+    let refused = RestoredState::of("op", &of_another, 0, range(0, 1)).refuse().unwrap_err().to_string();
     assert!(refused.contains("state 'count' was kept of operator 'op', which has none"), "{refused}");
-    assert_eq!(Restored::of("other", &of_another, 0, range(0, 1)).refuse(), Ok(()));
+    assert_eq!(RestoredState::of("other", &of_another, 0, range(0, 1)).refuse(), Ok(()));
 }
 
 /// Items of as many subtasks as there are counts, each its subtask and its number: as they are kept, and themselves.
@@ -86,14 +86,14 @@ proptest! {
         (before, after) in (1u32..6, 1u32..6),
     ) {
         let mut parts = Vec::new();
-        let mut expected: All = Default::default();
+        let mut expected: AllState = Default::default();
         for subtask in 0..before {
             let mut state = KeyedState::new(range(subtask, before));
             let mut timers = KeptTimers::new();
             for ((key, (given, value)), at_ms) in values.iter().zip(times.iter().cycle().map(Some).chain([None])) {
                 if is_of(key, subtask, before) {
                     let record = KeyedRecord::of_key(key, hash_key(key), given.as_deref());
-                    state.insert(key, hash_key(key), Held::new(&record, *value)).unwrap();
+                    state.insert(key, hash_key(key), KeyEntry::new(&record, *value)).unwrap();
                     expected.0.push((key.clone(), given.clone(), *value));
                     if let Some(at_ms) = at_ms {
                         timers.register(*at_ms, TimerKey::of(&record));
@@ -116,7 +116,7 @@ proptest! {
         let (parts, expected) = lists(&counts);
         let mut found = Vec::new();
         for subtask in 0..after {
-            let from = Restored::of("op", &parts, subtask, range(subtask, after));
+            let from = RestoredState::of("op", &parts, subtask, range(subtask, after));
             let dealt = from.dealt_items("list", after).unwrap();
             let dealt: Vec<_> = dealt.into_iter().map(|mut item| [item.byte().unwrap(), item.byte().unwrap()]).collect();
             prop_assert!(after as usize != counts.len() || dealt.iter().all(|item| u32::from(item[0]) == subtask));
@@ -131,7 +131,7 @@ proptest! {
         let (parts, expected) = lists(&counts);
         let mut found = Vec::new();
         for subtask in 0..after {
-            let from = Restored::of("op", &parts, subtask, range(subtask, after));
+            let from = RestoredState::of("op", &parts, subtask, range(subtask, after));
             let dealt = from.dealt_lists("list", after).unwrap();
             let dealt: Vec<_> = dealt.into_iter().map(|mut item| [item.byte().unwrap(), item.byte().unwrap()]).collect();
             prop_assert!(dealt.is_sorted(), "each list is in its order");
@@ -157,7 +157,7 @@ proptest! {
                 Ok(_) => "'op'".to_owned(),
             };
             prop_assert!(told.contains("'op'"));
-            let from = Restored::of("op", &parts, 0, range(0, 1));
+            let from = RestoredState::of("op", &parts, 0, range(0, 1));
             let items = from.items("list");
             prop_assert!(items.is_ok() || matches!(items, Err(TaskError::Snapshot(_))));
         }
@@ -165,8 +165,8 @@ proptest! {
 }
 
 /// A subtask with checkpoints that come to stand, or not, and are told of, or not yet.
-struct Kept {
-    state: KeyedState<Held<u64>>,
+struct KeptSubtask {
+    state: KeyedState<KeyEntry<u64>>,
     model: BTreeMap<u8, u64>,
     taken: u64,
     /// What each checkpoint is made of, with what it builds on, and what was held then.
@@ -175,7 +175,7 @@ struct Kept {
     of_changes: usize,
 }
 
-impl Kept {
+impl KeptSubtask {
     fn new() -> Self {
         let (state, model, all) = (KeyedState::new(range(0, 1)), BTreeMap::new(), BTreeMap::new());
         Self { state, model, taken: 0, all, complete: None, of_changes: 0 }
@@ -186,7 +186,7 @@ impl Kept {
         // As folds change a value, or as functions put another.
         match self.state.get_mut(&[key], record.hash) {
             Some(held) if value.is_multiple_of(2) => held.value = value,
-            _ => drop(self.state.insert(&[key], record.hash, Held::new(&record, value)).unwrap()),
+            _ => drop(self.state.insert(&[key], record.hash, KeyEntry::new(&record, value)).unwrap()),
         }
         self.model.insert(key, value);
     }
@@ -226,7 +226,7 @@ proptest! {
         actions in vec((0u8..20, any::<u8>(), any::<u64>()), 0..120),
         keys in 1u8..60,
     ) {
-        let mut kept = Kept::new();
+        let mut kept = KeptSubtask::new();
         (0..keys).for_each(|key| kept.set(key, 1));
         for (action, key, value) in actions {
             match action {
@@ -244,7 +244,7 @@ proptest! {
 
 #[test]
 fn what_was_not_touched_is_not_written_again() {
-    let mut kept = Kept::new();
+    let mut kept = KeptSubtask::new();
     (0..=255).for_each(|key| kept.set(key, 7));
     let mut lens = Vec::new();
     for round in 0..40 {
@@ -263,8 +263,8 @@ fn what_was_not_touched_is_not_written_again() {
 
 #[test]
 fn state_whose_keys_come_and_go_is_written_whole_and_lists_no_more_keys_than_it_holds() {
-    let mut state: KeyedState<Held<u64>> = KeyedState::new(range(0, 1));
-    let take = |state: &mut KeyedState<Held<u64>>, id: u64| {
+    let mut state: KeyedState<KeyEntry<u64>> = KeyedState::new(range(0, 1));
+    let take = |state: &mut KeyedState<KeyEntry<u64>>, id: u64| {
         let mut to = Snapshot::new("op", 0, id).on(id.checked_sub(1).filter(|base| *base > 0));
         to.add_keyed(("state", &[]), state, write_one).unwrap();
         to.into_written().parts.remove(0).is_of_changes()
@@ -273,7 +273,7 @@ fn state_whose_keys_come_and_go_is_written_whole_and_lists_no_more_keys_than_it_
     for key in 0..10_000u32 {
         let key = key.to_le_bytes();
         let record = KeyedRecord::of_key(&key, hash_key(&key), None);
-        state.insert(&key, record.hash, Held::new(&record, 0)).unwrap();
+        state.insert(&key, record.hash, KeyEntry::new(&record, 0)).unwrap();
         state.remove(&key, record.hash).unwrap();
     }
     assert!(!take(&mut state, 2), "so many were removed that nobody knows which");
@@ -282,7 +282,7 @@ fn state_whose_keys_come_and_go_is_written_whole_and_lists_no_more_keys_than_it_
 
 #[test]
 fn changes_without_what_they_build_on_are_refused() {
-    let mut kept = Kept::new();
+    let mut kept = KeptSubtask::new();
     kept.set(1, 1);
     kept.set(2, 1);
     kept.take_checkpoint();

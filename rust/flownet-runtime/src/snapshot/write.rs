@@ -2,10 +2,11 @@
 
 use flownet_core::KeyGroup;
 
-use super::{IsOver, Pieces, Share, StatePart, Written};
+use super::{IsOver, Share, StatePart, StatePieces, WrittenState};
 use crate::error::TaskError;
 use crate::state::{
-    Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, OnDisk, Since, Slot, StateError, Swept, Values,
+    Base, Changes, KeyEntry, KeyGroupRange, KeyedState, LargeState, OnDisk, Slot, StateError, SweepResult, Values,
+    WrittenRange,
 };
 use crate::timer::{KeptTimers, TimerKey, TimersSince};
 use crate::varint::{put_varint, zigzag};
@@ -28,7 +29,7 @@ pub struct Snapshot<'a> {
     subtask: u32,
     checkpoint_id: u64,
     complete: Option<u64>,
-    written: Written,
+    written: WrittenState,
     /// Of the keys that were written, a bit for each byte that one began with.
     first_bytes: [u64; 4],
 }
@@ -36,7 +37,7 @@ pub struct Snapshot<'a> {
 impl<'a> Snapshot<'a> {
     /// Nothing yet, of a subtask of the operator with this uid.
     pub fn new(uid: &'a str, subtask: u32, checkpoint_id: u64) -> Self {
-        Self { uid, subtask, checkpoint_id, complete: None, written: Written::default(), first_bytes: [0; 4] }
+        Self { uid, subtask, checkpoint_id, complete: None, written: WrittenState::default(), first_bytes: [0; 4] }
     }
 
     /// The same, which may build on what was kept for this checkpoint.
@@ -69,7 +70,7 @@ impl<'a> Snapshot<'a> {
         self.complete.and_then(|complete| changes.base(complete))
     }
 
-    /// Adds what lies by key group: what has changed since `base`, or all of it. What lies on disk is added as [`Pieces`], and
+    /// Adds what lies by key group: what has changed since `base`, or all of it. What lies on disk is added as [`StatePieces`], and
     /// what is in memory as changes upon them.
     pub(crate) fn add_upon<K>(
         &mut self,
@@ -96,7 +97,7 @@ impl<'a> Snapshot<'a> {
     ) {
         self.first_bytes.iter_mut().zip(first_bytes).for_each(|(all, some)| *all |= some);
         let (uid, name) = (self.uid.to_owned(), name.to_owned());
-        self.written.pieces.push(Pieces::new(move || {
+        self.written.pieces.push(StatePieces::new(move || {
             let piece = |bytes| StatePart { uid: uid.clone(), name: name.clone(), share, bytes };
             Ok(next()?.map(piece))
         }));
@@ -115,14 +116,14 @@ impl<'a> Snapshot<'a> {
     pub fn add_keyed<V>(
         &mut self,
         (name, header): (&str, &[i64]),
-        state: &mut KeyedState<Held<V>>,
-        mut write: impl FnMut(&[u8], &Held<V>, &mut Vec<u8>) -> Result<(), TaskError>,
+        state: &mut KeyedState<KeyEntry<V>>,
+        mut write: impl FnMut(&[u8], &KeyEntry<V>, &mut Vec<u8>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         let mut groups = Groups::with_header(state.range(), header);
         let touched =
             self.base(state.changes()).and_then(|base| Some((base, state.touched_since(base, state.len() / 2)?)));
         let base = touched.as_ref().map(|(base, _)| *base);
-        let mut write = |key: &[u8], held: &Held<V>, out: &mut Vec<u8>| {
+        let mut write = |key: &[u8], held: &KeyEntry<V>, out: &mut Vec<u8>| {
             self.note_key(key);
             write(key, held, out)
         };
@@ -154,7 +155,7 @@ impl<'a> Snapshot<'a> {
         values: &impl Values<V>,
     ) -> Result<(), TaskError> {
         let mut groups = Groups::with_header(state.range(), header);
-        let Since { base, held, touched, on_disk, removed, is_many } =
+        let WrittenRange { base, held, touched, on_disk, removed, is_many } =
             state.since(self.base(state.held().changes()))?;
         let keys = touched.as_ref().map_or(held.len(), Vec::len);
         if may_be_later && is_many {
@@ -166,10 +167,10 @@ impl<'a> Snapshot<'a> {
             return Ok(());
         }
         let is_of_changes = base.is_some() || on_disk.is_some();
-        let look_at = |row: &[(KeyGroup, &Slot<Held<V>>)]| {
+        let look_at = |row: &[(KeyGroup, &Slot<KeyEntry<V>>)]| {
             values.look_at(row.iter().map(|(_, slot)| &slot.value().value));
         };
-        let write = |key: &[u8], held: &Held<V>, out: &mut Vec<u8>| {
+        let write = |key: &[u8], held: &KeyEntry<V>, out: &mut Vec<u8>| {
             self.note_key(key);
             values.write(held.key_value(key), &held.value, out)
         };
@@ -203,7 +204,7 @@ impl<'a> Snapshot<'a> {
         is_over: IsOver<'_>,
     ) -> Result<(), TaskError> {
         let share = share_of(state.range());
-        if let Some(Swept { mut pieces, first_bytes, .. }) = state.write_on(values, is_over)? {
+        if let Some(SweepResult { mut pieces, first_bytes, .. }) = state.write_on(values, is_over)? {
             self.add_pieces((name, share), first_bytes, move || Ok(pieces.pop_front()));
         }
         Ok(())
@@ -248,7 +249,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// All that was added.
-    pub fn into_written(self) -> Written {
+    pub fn into_written(self) -> WrittenState {
         self.written
     }
 
@@ -286,10 +287,10 @@ impl Groups {
     /// Adds what is held. `is_of_changes`: it stands upon something. `look_at` sees a row of entries before each of it is written.
     pub(crate) fn put_held<'s, V: 's>(
         &mut self,
-        held: impl Iterator<Item = (KeyGroup, &'s Slot<Held<V>>)>,
+        held: impl Iterator<Item = (KeyGroup, &'s Slot<KeyEntry<V>>)>,
         is_of_changes: bool,
-        look_at: impl FnMut(&[(KeyGroup, &'s Slot<Held<V>>)]),
-        mut write: impl FnMut(&[u8], &Held<V>, &mut Vec<u8>) -> Result<(), TaskError>,
+        look_at: impl FnMut(&[(KeyGroup, &'s Slot<KeyEntry<V>>)]),
+        mut write: impl FnMut(&[u8], &KeyEntry<V>, &mut Vec<u8>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         in_rows(held, look_at, |&(group, slot)| {
             let (key, held, out) = (slot.key(), slot.value(), self.at(group.get()));

@@ -47,7 +47,7 @@ pub enum OperatorKind {
         paths: Vec<FilePath>,
         /// What becomes of bytes that are not UTF-8. Default: strict.
         #[serde(default)]
-        errors: Undecodable,
+        errors: InvalidUtf8,
         /// What of the files one subtask reads: dealt out when the job is submitted, so that all go by one listing.
         #[serde(default)]
         splits: Vec<TextSplit>,
@@ -60,7 +60,7 @@ pub enum OperatorKind {
         port: NonZeroU16,
         /// What becomes of bytes that are not UTF-8. Default: strict.
         #[serde(default)]
-        errors: Undecodable,
+        errors: InvalidUtf8,
     },
     /// One record for each.
     Map,
@@ -293,7 +293,7 @@ impl FilePath {
 /// What becomes of bytes that are not UTF-8 where text is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Undecodable {
+pub enum InvalidUtf8 {
     /// The job fails, with the line.
     #[default]
     Strict,

@@ -7,14 +7,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::TaskError;
 use crate::time::Clock;
-use crate::window::{CalendarUnit, Grid};
+use crate::window::{AlignedWindows, CalendarUnit};
 
 /// Which windows there are, and when they give out what they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowSpec {
     /// How time is cut.
-    pub assign: WindowAssign,
+    pub assign: WindowAssigner,
     /// By which clock. Default: the wall's.
     #[serde(default)]
     pub clock: Clock,
@@ -41,7 +41,7 @@ pub struct WindowSpec {
 impl WindowSpec {
     /// Whether what is kept lies by time, for all keys: in a grid, where windows fire once, at their end. All others lie by key.
     pub fn lies_by_time(&self) -> bool {
-        matches!(self.assign, WindowAssign::Grid { .. } | WindowAssign::Calendar { .. })
+        matches!(self.assign, WindowAssigner::Grid { .. } | WindowAssigner::Calendar { .. })
             && self.trigger.is_none()
             && !self.is_whole
     }
@@ -62,20 +62,20 @@ impl WindowSpec {
             Clock::Processing => " by processing time",
         };
         match self.assign {
-            WindowAssign::Grid { size_ms: i64::MAX, .. } => format!("{place} to the end of the input"),
-            WindowAssign::Grid { size_ms, slide_ms, offset_ms } => {
+            WindowAssigner::Grid { size_ms: i64::MAX, .. } => format!("{place} to the end of the input"),
+            WindowAssigner::Grid { size_ms, slide_ms, offset_ms } => {
                 let slide = if slide_ms == size_ms { String::new() } else { format!(" every {slide_ms} ms") };
                 let offset = if offset_ms == 0 { String::new() } else { format!(" at {offset_ms} ms") };
                 format!("{place} of {size_ms} ms{slide}{offset}{clock}")
             }
-            WindowAssign::Calendar { zone, unit, count, offset_ms } => {
+            WindowAssigner::Calendar { zone, unit, count, offset_ms } => {
                 let offset = if offset_ms == 0 { String::new() } else { format!(" at {offset_ms} ms") };
                 let unit = format!("{unit:?}").to_lowercase();
                 format!("{place} of {count} {unit} in {}{offset}{clock}", zone.name())
             }
             // With another gap, records of a session still meet.
-            WindowAssign::Session { .. } => format!("{place} by sessions{clock}"),
-            WindowAssign::Global => format!("{place} over all time{clock}"),
+            WindowAssigner::Session { .. } => format!("{place} by sessions{clock}"),
+            WindowAssigner::Global => format!("{place} over all time{clock}"),
         }
     }
 }
@@ -83,7 +83,7 @@ impl WindowSpec {
 /// How time is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum WindowAssign {
+pub enum WindowAssigner {
     /// Windows of one size that begin at regular times.
     Grid {
         /// Their size.
@@ -117,7 +117,7 @@ pub enum WindowAssign {
     Global,
 }
 
-impl WindowAssign {
+impl WindowAssigner {
     /// Whether all records of a key are in one window, whatever their times.
     pub fn spans_all_time(&self) -> bool {
         match self {
@@ -128,11 +128,11 @@ impl WindowAssign {
     }
 
     /// The windows, if they begin and end for all keys alike.
-    pub fn grid(&self) -> Result<Option<Grid>, TaskError> {
+    pub fn grid(&self) -> Result<Option<AlignedWindows>, TaskError> {
         match *self {
-            Self::Grid { size_ms, slide_ms, offset_ms } => Grid::new(size_ms, slide_ms, offset_ms).map(Some),
+            Self::Grid { size_ms, slide_ms, offset_ms } => AlignedWindows::new(size_ms, slide_ms, offset_ms).map(Some),
             Self::Calendar { zone, unit, count, offset_ms } => {
-                Grid::of_calendar(zone, (unit, count), offset_ms).map(Some)
+                AlignedWindows::of_calendar(zone, (unit, count), offset_ms).map(Some)
             }
             Self::Session { .. } | Self::Global => Ok(None),
         }

@@ -1,6 +1,6 @@
 //! What a job goes on with, on its way to disk: as it was kept, gathered until there is enough to be written in order of place.
 
-use super::disk::{Lying, Place};
+use super::disk::{DiskPlace, StoredKey};
 use crate::snapshot::put_given;
 
 /// So much is gathered, and the entry that goes beyond it.
@@ -8,7 +8,7 @@ const MOST_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
 
 /// Some keys with what was kept of them. Their bytes lie side by side, so that a key costs no allocation.
 #[derive(Default)]
-pub(super) struct Arriving {
+pub(super) struct ArrivingKeys {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
 }
@@ -23,14 +23,14 @@ struct Entry {
     is_kept: bool,
 }
 
-impl Arriving {
+impl ArrivingKeys {
     /// Adds what was kept of a key, which was given in this form: the value as it was written, or that there is none any more.
-    pub(super) fn add(&mut self, place: Place<'_>, given: Option<&[u8]>, value: Option<&[u8]>) {
+    pub(super) fn add(&mut self, place: DiskPlace<'_>, given: Option<&[u8]>, value: Option<&[u8]>) {
         let start = self.bytes.len();
         place.put(&mut self.bytes);
         let kept = self.bytes.len();
         if let Some(value) = value {
-            Lying::put(0, &mut self.bytes);
+            StoredKey::put(0, &mut self.bytes);
             put_given(&mut self.bytes, given);
             self.bytes.extend_from_slice(value);
         }

@@ -23,7 +23,7 @@ pub(crate) struct Changes<K = (u32, Key)> {
     taken: u32,
     /// Those that may be built on, the oldest first.
     bases: Vec<Base>,
-    removed: Vec<Removed<K>>,
+    removed: Vec<RemovedKeys<K>>,
 }
 
 impl<K> Default for Changes<K> {
@@ -91,7 +91,7 @@ impl Base {
 }
 
 #[derive(Debug)]
-struct Removed<K> {
+struct RemovedKeys<K> {
     after: u32,
     key: K,
 }
@@ -127,7 +127,7 @@ impl<K> Changes<K> {
         if self.removed.len() > held / 2 + FEW {
             self.forget();
         } else {
-            self.removed.push(Removed { after: self.taken, key });
+            self.removed.push(RemovedKeys { after: self.taken, key });
         }
     }
 

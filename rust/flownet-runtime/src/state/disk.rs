@@ -25,8 +25,8 @@ use redb::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::arriving::Arriving;
-use super::view::{All, Entries, OnDisk, View};
+use super::arriving::ArrivingKeys;
+use super::view::{Entries, FullRange, OnDisk, View};
 use super::{Base, KeyGroupRange, spread};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
@@ -112,8 +112,8 @@ pub(crate) struct Disk {
 }
 
 /// A key on its way to disk, with what is to be read back.
-pub(super) struct Leaving {
-    /// From [`Place::to_bytes`].
+pub(super) struct SpilledKey {
+    /// From [`DiskPlace::to_bytes`].
     pub(super) place: Vec<u8>,
     /// After how many snapshots it was last touched.
     pub(super) taken: u32,
@@ -123,7 +123,7 @@ pub(super) struct Leaving {
 
 /// Where something lies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct DiskPlace<'a> {
     /// When the slice of time begins that it is of, where there are any.
     pub(crate) slice_ms: Option<i64>,
     pub(crate) group: KeyGroup,
@@ -132,7 +132,7 @@ pub(crate) struct Place<'a> {
     pub(crate) hash: u32,
 }
 
-impl<'a> Place<'a> {
+impl<'a> DiskPlace<'a> {
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SLICE_BYTES + GROUP_BYTES + self.key.len());
         self.put(&mut bytes);
@@ -176,14 +176,14 @@ fn slice_bytes(slice_ms: i64) -> [u8; SLICE_BYTES] {
 }
 
 /// What lies here of a key.
-pub(crate) struct Lying<'a> {
+pub(crate) struct StoredKey<'a> {
     /// After how many snapshots it was last touched.
     taken: u32,
     /// The form that the key was given in, with its length, and the value: as snapshots have them.
     kept: &'a [u8],
 }
 
-impl<'a> Lying<'a> {
+impl<'a> StoredKey<'a> {
     /// Begins what is to lie here of a key that was last touched after so many snapshots; what was kept follows.
     pub(super) fn put(taken: u32, out: &mut Vec<u8>) {
         out.extend(taken.to_be_bytes());
@@ -199,7 +199,7 @@ impl<'a> Lying<'a> {
         self.taken
     }
 
-    /// All that was kept of it, as [`Leaving::kept`] says.
+    /// All that was kept of it, as [`SpilledKey::kept`] says.
     pub(super) fn kept(&self) -> &'a [u8] {
         self.kept
     }
@@ -254,11 +254,11 @@ impl Disk {
 
     /// Takes in what leaves memory, in order of place, and deletes what was removed. `oldest` is the oldest snapshot that may
     /// be built on.
-    pub(super) fn take_in(&mut self, leaving: &[Leaving], oldest: Option<Base>) -> Result<(), TaskError> {
+    pub(super) fn take_in(&mut self, leaving: &[SpilledKey], oldest: Option<Base>) -> Result<(), TaskError> {
         let written = self.write(leaving, oldest);
         written.map_err(|error| self.failed(&error))?;
         self.only_here += leaving.len();
-        for Leaving { place, kept, .. } in leaving {
+        for SpilledKey { place, kept, .. } in leaving {
             self.note(place, kept.len());
         }
         Ok(())
@@ -274,18 +274,22 @@ impl Disk {
 
     /// Puts down what a job goes on with, before there is anything else to do with it: of these keys none is held. What came
     /// before of a key is replaced. `on_new` is told of each place where nothing lay.
-    pub(super) fn put_down(&mut self, arriving: &mut Arriving, on_new: &mut dyn FnMut(&[u8])) -> Result<(), TaskError> {
+    pub(super) fn put_down(
+        &mut self,
+        arriving: &mut ArrivingKeys,
+        on_new: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), TaskError> {
         for (place, kept) in arriving.in_order() {
             kept.into_iter().for_each(|kept| self.note(place, kept.len()));
         }
         let Self { store, file, cache_bytes, only_here, .. } = self;
         let put = opened(store, file, *cache_bytes).and_then(|store| {
             store.put_down(arriving, &mut |place, becomes| match becomes {
-                Becomes::New => {
+                PlaceChange::New => {
                     *only_here += 1;
                     on_new(place);
                 }
-                Becomes::Gone => *only_here -= 1,
+                PlaceChange::Gone => *only_here -= 1,
             })
         });
         put.map_err(|error| self.failed(&error))?;
@@ -329,7 +333,7 @@ impl Disk {
         self.store.as_ref().is_some_and(|store| store.begin_ms < self.begin_ms)
     }
 
-    fn write(&mut self, leaving: &[Leaving], oldest: Option<Base>) -> Result<(), redb::Error> {
+    fn write(&mut self, leaving: &[SpilledKey], oldest: Option<Base>) -> Result<(), redb::Error> {
         let store = opened(&mut self.store, &self.file, self.cache_bytes)?;
         store.write((self.begin_ms, self.removed.iter().map(|(_, place)| place.as_slice())), leaving, oldest)?;
         self.removed.clear();
@@ -339,8 +343,8 @@ impl Disk {
     /// What lies here of a key that is not held in memory. Where it is found it is held there from now on.
     pub(super) fn give_back<T>(
         &mut self,
-        place: Place<'_>,
-        read: impl FnOnce(Lying<'_>) -> Result<T, TaskError>,
+        place: DiskPlace<'_>,
+        read: impl FnOnce(StoredKey<'_>) -> Result<T, TaskError>,
     ) -> Result<Option<T>, TaskError> {
         if self.only_here == 0 {
             return Ok(None);
@@ -355,7 +359,7 @@ impl Disk {
             Ok(None) => Ok(None),
             Ok(Some(found)) => {
                 self.only_here -= 1;
-                let lying = Lying::of(found.value()).ok_or_else(|| self.damaged())?;
+                let lying = StoredKey::of(found.value()).ok_or_else(|| self.damaged())?;
                 read(lying).map(Some)
             }
             Err(error) => Err(self.failed(&error.into())),
@@ -365,24 +369,24 @@ impl Disk {
     /// What lies here of a key that is not held in memory, and goes on to lie here.
     pub(super) fn look_up<T>(
         &self,
-        place: Place<'_>,
-        read: impl FnOnce(Lying<'_>) -> Result<T, TaskError>,
+        place: DiskPlace<'_>,
+        read: impl FnOnce(StoredKey<'_>) -> Result<T, TaskError>,
     ) -> Result<Option<T>, TaskError> {
         let Some(store) = &self.store else { return Ok(None) };
         let found = store.values.get(&*place.to_bytes()).map_err(|error| self.failed(&error.into()))?;
-        found.map(|found| read(Lying::of(found.value()).ok_or_else(|| self.damaged())?)).transpose()
+        found.map(|found| read(StoredKey::of(found.value()).ok_or_else(|| self.damaged())?)).transpose()
     }
 
     /// A key that is not held in memory is to be there no more. Whether it lies here: then it is
     /// [removed](Self::on_removed) next.
-    pub(crate) fn forget(&mut self, key: Place<'_>) -> Result<bool, TaskError> {
+    pub(crate) fn forget(&mut self, key: DiskPlace<'_>) -> Result<bool, TaskError> {
         let lies_here = self.only_here > 0 && self.has(key)?;
         self.only_here -= usize::from(lies_here);
         Ok(lies_here)
     }
 
     /// A key is held no longer, and what lies here of it counts no more.
-    pub(super) fn on_removed(&mut self, place: Place<'_>, oldest: Option<Base>) -> Result<(), TaskError> {
+    pub(super) fn on_removed(&mut self, place: DiskPlace<'_>, oldest: Option<Base>) -> Result<(), TaskError> {
         if self.store.is_none() {
             return Ok(());
         }
@@ -411,15 +415,15 @@ impl Disk {
     pub(super) fn each(
         &self,
         base: Option<Base>,
-        is_held: &dyn Fn(&Place<'_>) -> bool,
-        each: &mut dyn FnMut(&Place<'_>, Lying<'_>) -> Result<(), TaskError>,
+        is_held: &dyn Fn(&DiskPlace<'_>) -> bool,
+        each: &mut dyn FnMut(&DiskPlace<'_>, StoredKey<'_>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         let Some(store) = &self.store else { return Ok(()) };
         let failed = |error: redb::StorageError| self.failed(&error.into());
         let mut look = |bytes: &[u8], taken: Option<u32>, value: &[u8]| {
             let broken = || self.damaged();
-            let place = Place::of(bytes, self.is_sliced).ok_or_else(broken)?;
-            let lying = Lying::of(value).ok_or_else(broken)?;
+            let place = DiskPlace::of(bytes, self.is_sliced).ok_or_else(broken)?;
+            let lying = StoredKey::of(value).ok_or_else(broken)?;
             let is_as_listed = taken.is_none_or(|taken| taken == lying.taken);
             let is_gone = place.slice_ms.is_some_and(|slice_ms| slice_ms < self.begin_ms);
             if !is_as_listed || is_gone || is_held(&place) || self.is_removed(bytes, place.hash) {
@@ -459,7 +463,7 @@ impl Disk {
     }
 
     /// Whether a key lies here that memory does not hold.
-    pub(super) fn has(&self, place: Place<'_>) -> Result<bool, TaskError> {
+    pub(super) fn has(&self, place: DiskPlace<'_>) -> Result<bool, TaskError> {
         let Some(store) = &self.store else { return Ok(false) };
         let bytes = place.to_bytes();
         if self.is_removed(&bytes, place.hash) {
@@ -491,18 +495,18 @@ impl Disk {
 /// What lies on disk of one slice of time.
 pub(crate) struct OfSlice<'a> {
     disk: &'a Disk,
-    entries: Option<All>,
+    entries: Option<FullRange>,
 }
 
 impl OfSlice<'_> {
     /// The next one, looked at by `look`.
     pub(crate) fn next<T>(
         &mut self,
-        look: impl FnOnce(Place<'_>, Lying<'_>) -> Result<T, TaskError>,
+        look: impl FnOnce(DiskPlace<'_>, StoredKey<'_>) -> Result<T, TaskError>,
     ) -> Result<Option<T>, TaskError> {
         let Some(entry) = self.entries.as_mut().and_then(Iterator::next) else { return Ok(None) };
         let (place, value) = entry.map_err(|error| self.disk.failed(&error.into()))?;
-        let place = Place::of(place.value(), true).zip(Lying::of(value.value()));
+        let place = DiskPlace::of(place.value(), true).zip(StoredKey::of(value.value()));
         let (place, lying) = place.ok_or_else(|| self.disk.damaged())?;
         look(place, lying).map(Some)
     }
@@ -520,7 +524,7 @@ struct Store {
 }
 
 /// What a place becomes where there is a key more, or one less.
-enum Becomes {
+enum PlaceChange {
     New,
     Gone,
 }
@@ -539,7 +543,7 @@ fn opened<'a>(
 
 impl Store {
     fn new(file: Arc<File>, cache_bytes: usize) -> Result<Self, redb::Error> {
-        let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(Unnamed(file))?;
+        let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(UnnamedFile(file))?;
         let transaction = database.begin_write()?;
         transaction.open_table(VALUES)?;
         transaction.open_table(TOUCHED)?;
@@ -563,7 +567,7 @@ impl Store {
     fn write<'a>(
         &mut self,
         (begin_ms, removed): (i64, impl Iterator<Item = &'a [u8]>),
-        leaving: &[Leaving],
+        leaving: &[SpilledKey],
         oldest: Option<Base>,
     ) -> Result<(), redb::Error> {
         let transaction = self.database.begin_write()?;
@@ -577,7 +581,7 @@ impl Store {
                 values.remove(place)?;
             }
             let mut bytes = Vec::new();
-            for Leaving { place, taken, kept } in leaving {
+            for SpilledKey { place, taken, kept } in leaving {
                 bytes.clear();
                 bytes.extend(taken.to_be_bytes());
                 bytes.extend_from_slice(kept);
@@ -590,7 +594,7 @@ impl Store {
                 self.listed_from = from;
             }
             let mut touched = transaction.open_table(TOUCHED)?;
-            for Leaving { place, taken, .. } in leaving.iter().filter(|leaving| leaving.taken >= from) {
+            for SpilledKey { place, taken, .. } in leaving.iter().filter(|leaving| leaving.taken >= from) {
                 bytes.clear();
                 bytes.extend(taken.to_be_bytes());
                 bytes.extend_from_slice(place);
@@ -603,7 +607,11 @@ impl Store {
     }
 
     /// Writes what a job goes on with, none of which is listed as touched.
-    fn put_down(&mut self, arriving: &mut Arriving, told: &mut dyn FnMut(&[u8], Becomes)) -> Result<(), redb::Error> {
+    fn put_down(
+        &mut self,
+        arriving: &mut ArrivingKeys,
+        told: &mut dyn FnMut(&[u8], PlaceChange),
+    ) -> Result<(), redb::Error> {
         let transaction = self.database.begin_write()?;
         {
             let mut values = transaction.open_table(VALUES)?;
@@ -613,7 +621,7 @@ impl Store {
                 let mut cursor = values.upper_bound_mut(Bound::Excluded(*first))?;
                 while let Some((place, Some(kept))) = entries.peek() {
                     match cursor.insert_before(*place, *kept) {
-                        Ok(()) => told(place, Becomes::New),
+                        Ok(()) => told(place, PlaceChange::New),
                         Err(CursorError::UnorderedKey) => break,
                         Err(error) => return Err(error.into()),
                     }
@@ -627,8 +635,8 @@ impl Store {
                     None => values.remove(place)?.is_some(),
                 };
                 match (before, kept) {
-                    (false, Some(_)) => told(place, Becomes::New),
-                    (true, None) => told(place, Becomes::Gone),
+                    (false, Some(_)) => told(place, PlaceChange::New),
+                    (true, None) => told(place, PlaceChange::Gone),
                     _ => {}
                 }
             }
@@ -648,9 +656,9 @@ fn read(database: &Database) -> Result<Tables, redb::Error> {
 
 /// A file that nobody else can open, and that nobody reads after this process.
 #[derive(Debug)]
-struct Unnamed(Arc<File>);
+struct UnnamedFile(Arc<File>);
 
-impl StorageBackend for Unnamed {
+impl StorageBackend for UnnamedFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }

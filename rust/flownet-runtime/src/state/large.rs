@@ -13,11 +13,11 @@ mod tests;
 
 use flownet_core::KeyGroup;
 
-use super::disk::Place;
-use super::spill::{Idle, Resident, Room, Spill};
-use super::sweep::{LEAST_KEYS, Sweep, Swept};
+use super::disk::DiskPlace;
+use super::spill::{IdleKey, Resident, Room, Spill};
+use super::sweep::{LEAST_KEYS, Sweep, SweepResult};
 use super::view::OnDisk;
-use super::{Base, Changes, Held, KeyGroupRange, KeyedState, Slot};
+use super::{Base, Changes, KeyEntry, KeyGroupRange, KeyedState, Slot};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::key::Key;
@@ -55,7 +55,7 @@ pub trait Values<V> {
 
 /// One value a key, for the keys of one subtask.
 pub struct LargeState<V> {
-    held: KeyedState<Held<V>>,
+    held: KeyedState<KeyEntry<V>>,
     spill: Option<Box<Spill>>,
     /// The last snapshot, as long as it is being written.
     sweep: Option<Box<Sweep<V>>>,
@@ -95,7 +95,7 @@ impl<V> LargeState<V> {
         record: &KeyedRecord<'_>,
         values: &impl Values<V>,
         default: impl FnOnce() -> V,
-    ) -> Result<&mut Held<V>, TaskError> {
+    ) -> Result<&mut KeyEntry<V>, TaskError> {
         let Self { held, spill, sweep } = self;
         if let Some(sweep) = sweep {
             save(sweep, held, (record.key, record.hash), values);
@@ -106,7 +106,7 @@ impl<V> LargeState<V> {
             {
                 return Ok(found);
             }
-            Ok(Held::new(record, default()))
+            Ok(KeyEntry::new(record, default()))
         })
     }
 
@@ -116,7 +116,7 @@ impl<V> LargeState<V> {
         key: &[u8],
         hash: u32,
         values: &impl Values<V>,
-    ) -> Result<Option<&mut Held<V>>, TaskError> {
+    ) -> Result<Option<&mut KeyEntry<V>>, TaskError> {
         if let Some(spill) = &mut self.spill
             && self.held.get(key, hash).is_none()
         {
@@ -131,7 +131,7 @@ impl<V> LargeState<V> {
 
     /// The same of a key that is in memory. None: it may lie on disk, or is to be written before it is touched.
     #[inline]
-    pub fn get_held_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut Held<V>> {
+    pub fn get_held_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut KeyEntry<V>> {
         if self.sweep.is_some() {
             return None;
         }
@@ -155,7 +155,7 @@ impl<V> LargeState<V> {
             return spill.put_down((None, key, hash), record.given(), value, &mut |_| ());
         }
         match value {
-            Some(input) => drop(self.held.insert(key, hash, Held::new(record, values.read(input)?))?),
+            Some(input) => drop(self.held.insert(key, hash, KeyEntry::new(record, values.read(input)?))?),
             None => drop(self.held.remove(key, hash)),
         }
         Ok(())
@@ -167,7 +167,7 @@ impl<V> LargeState<V> {
     }
 
     /// Keeps this for a key.
-    pub fn put(&mut self, key: &[u8], hash: u32, kept: Held<V>, values: &impl Values<V>) -> Result<(), TaskError> {
+    pub fn put(&mut self, key: &[u8], hash: u32, kept: KeyEntry<V>, values: &impl Values<V>) -> Result<(), TaskError> {
         match self.get_mut(key, hash, values)? {
             Some(held) => *held = kept,
             None => self.insert_new(key, hash, kept)?,
@@ -176,7 +176,7 @@ impl<V> LargeState<V> {
     }
 
     /// The same for a key of which nothing is kept, as [`get_mut`](Self::get_mut) said.
-    pub fn insert_new(&mut self, key: &[u8], hash: u32, kept: Held<V>) -> Result<(), TaskError> {
+    pub fn insert_new(&mut self, key: &[u8], hash: u32, kept: KeyEntry<V>) -> Result<(), TaskError> {
         Ok(self.held.insert(key, hash, kept).map(drop)?)
     }
 
@@ -244,7 +244,7 @@ impl<V> LargeState<V> {
     pub fn each(
         &self,
         values: &impl Values<V>,
-        mut each: impl FnMut(&[u8], &Held<V>) -> Result<(), TaskError>,
+        mut each: impl FnMut(&[u8], &KeyEntry<V>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         self.held.iter().try_for_each(|(_, key, held)| each(key, held))?;
         let Some(spill) = &self.spill else { return Ok(()) };
@@ -254,7 +254,7 @@ impl<V> LargeState<V> {
     }
 
     /// What is held in memory.
-    pub(crate) fn held(&self) -> &KeyedState<Held<V>> {
+    pub(crate) fn held(&self) -> &KeyedState<KeyEntry<V>> {
         &self.held
     }
 
@@ -279,7 +279,7 @@ impl<V> LargeState<V> {
         &mut self,
         values: &impl Values<V>,
         is_over: IsOver<'_>,
-    ) -> Result<Option<Swept>, TaskError> {
+    ) -> Result<Option<SweepResult>, TaskError> {
         let Some(mut sweep) = self.sweep.take() else { return Ok(None) };
         // One that fails is given up.
         if !sweep.go_on(&mut self.held, values, is_over)? {
@@ -298,7 +298,7 @@ impl<V> LargeState<V> {
     }
 
     /// What has changed since `base`, if that is no more than half of the keys, or all of it.
-    pub(crate) fn since(&mut self, base: Option<Base>) -> Result<Since<'_, V>, TaskError> {
+    pub(crate) fn since(&mut self, base: Option<Base>) -> Result<WrittenRange<'_, V>, TaskError> {
         // Of a checkpoint that will never stand: there is one at a time.
         self.sweep = None;
         let Self { held, spill, .. } = self;
@@ -311,29 +311,34 @@ impl<V> LargeState<V> {
         let removed = base.map_or(Ok(Vec::new()), |base| removed_since(held, spill.as_deref(), base))?;
         let touched = changed.map(|(_, touched)| touched);
         let is_many = spill.is_none() && touched.as_ref().map_or(held.len(), Vec::len) >= LEAST_KEYS;
-        Ok(Since { base, held, touched, on_disk, removed, is_many })
+        Ok(WrittenRange { base, held, touched, on_disk, removed, is_many })
     }
 }
 
 /// Writes a key that is about to be touched, if it is awaited.
 #[cold]
-fn save<V>(sweep: &mut Sweep<V>, held: &mut KeyedState<Held<V>>, (key, hash): (&[u8], u32), values: &impl Values<V>) {
+fn save<V>(
+    sweep: &mut Sweep<V>,
+    held: &mut KeyedState<KeyEntry<V>>,
+    (key, hash): (&[u8], u32),
+    values: &impl Values<V>,
+) {
     if let Some(slot) = held.slot_mut(key, hash) {
         sweep.save(slot, values);
     }
 }
 
 /// Keys that were touched, with their key groups.
-type Touched<'a, V> = Vec<(KeyGroup, &'a Slot<Held<V>>)>;
+type TouchedKeys<'a, V> = Vec<(KeyGroup, &'a Slot<KeyEntry<V>>)>;
 
 /// What of state is written.
-pub(crate) struct Since<'a, V> {
+pub(crate) struct WrittenRange<'a, V> {
     /// The snapshot that it is written upon, as what has changed since.
     pub(crate) base: Option<Base>,
     /// What is held in memory.
-    pub(crate) held: &'a KeyedState<Held<V>>,
+    pub(crate) held: &'a KeyedState<KeyEntry<V>>,
     /// That of it which was touched; none where all of it is written.
-    pub(crate) touched: Option<Touched<'a, V>>,
+    pub(crate) touched: Option<TouchedKeys<'a, V>>,
     /// What lies on disk now, to be read while the task goes on: all, or what was touched. What is held has to be put upon it.
     /// None where that is all there is.
     pub(crate) on_disk: Option<OnDisk>,
@@ -346,20 +351,20 @@ pub(crate) struct Since<'a, V> {
 
 /// What is held of no more than half of the keys, which were touched since; none if they are more.
 fn few_touched_since<'a, V>(
-    held: &'a KeyedState<Held<V>>,
+    held: &'a KeyedState<KeyEntry<V>>,
     spill: Option<&Spill>,
     base: Base,
-) -> Option<Touched<'a, V>> {
+) -> Option<TouchedKeys<'a, V>> {
     let half = (held.len() + spill.map_or(0, |spill| spill.disk.only_here())) / 2;
     let touched = held.touched_since(base, half)?;
     let is_few = |on_disk: usize| touched.len() + on_disk <= half;
-    let is_held = |place: &Place<'_>| held.get(place.key, place.hash).is_some();
+    let is_held = |place: &DiskPlace<'_>| held.get(place.key, place.hash).is_some();
     spill.is_none_or(|spill| spill.are_few_since(base, &is_held, is_few)).then_some(touched)
 }
 
 /// Hashes and keys of what was removed since, and is not kept.
 fn removed_since<'a, V>(
-    held: &'a KeyedState<Held<V>>,
+    held: &'a KeyedState<KeyEntry<V>>,
     spill: Option<&Spill>,
     base: Base,
 ) -> Result<Vec<(u32, &'a [u8])>, TaskError> {
@@ -379,22 +384,22 @@ fn removed_since<'a, V>(
     failed.map(|()| removed)
 }
 
-impl<V> Resident<V> for KeyedState<Held<V>> {
-    const ENTRY_BYTES: usize = size_of::<Slot<Held<V>>>();
+impl<V> Resident<V> for KeyedState<KeyEntry<V>> {
+    const ENTRY_BYTES: usize = size_of::<Slot<KeyEntry<V>>>();
 
     fn held(&self) -> usize {
         self.len()
     }
 
-    fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a Held<V>)>
+    fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a KeyEntry<V>)>
     where
         V: 'a,
     {
         self.some_from_hand(most)
     }
 
-    fn take_idle(&mut self, most: usize) -> Vec<Idle<V>> {
-        let idle = |Slot { hash, touched, key, value }| Idle {
+    fn take_idle(&mut self, most: usize) -> Vec<IdleKey<V>> {
+        let idle = |Slot { hash, touched, key, value }| IdleKey {
             slice_ms: None,
             hash,
             taken: touched.taken(),

@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::changes::{Base, Changes, Stamp};
 pub use self::disk::DiskStateError;
-pub(crate) use self::disk::{OfSlice, Place, unnamed_file};
-pub(crate) use self::large::Since;
+pub(crate) use self::disk::{DiskPlace, OfSlice, unnamed_file};
+pub(crate) use self::large::WrittenRange;
 pub use self::large::{LargeState, RESIDENT_PER_WRITTEN, Values};
-pub(crate) use self::spill::{Idle, Resident, Room, Spill, of_timers};
-pub(crate) use self::sweep::Swept;
+pub(crate) use self::spill::{IdleKey, Resident, Room, Spill, of_timers};
+pub(crate) use self::sweep::SweepResult;
 pub(crate) use self::view::{OnDisk, PIECE_BYTES};
 use crate::key::Key;
 use crate::operator::KeyedRecord;
@@ -120,13 +120,13 @@ pub struct KeyedState<V> {
 
 /// What is kept for one key, with the form the key was first given in, as a `dict` keeps the key it was first given.
 #[derive(Debug)]
-pub struct Held<V> {
+pub struct KeyEntry<V> {
     given: Option<Box<[u8]>>,
     /// What is kept.
     pub value: V,
 }
 
-impl<V> Held<V> {
+impl<V> KeyEntry<V> {
     /// For the key of the record.
     #[inline]
     pub fn new(record: &KeyedRecord<'_>, value: V) -> Self {

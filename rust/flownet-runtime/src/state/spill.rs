@@ -6,10 +6,10 @@
 
 use flownet_core::keygroup::key_group;
 
-use super::arriving::Arriving;
-use super::disk::{Disk, Leaving, Lying, Place};
+use super::arriving::ArrivingKeys;
+use super::disk::{Disk, DiskPlace, SpilledKey, StoredKey};
 use super::view::OnDisk;
-use super::{Base, Held, KeyGroupRange, Values};
+use super::{Base, KeyEntry, KeyGroupRange, Values};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::key::Key;
@@ -25,27 +25,27 @@ pub(crate) trait Resident<V> {
     fn held(&self) -> usize;
 
     /// Up to so many of them with their values.
-    fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a Held<V>)>
+    fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a KeyEntry<V>)>
     where
         V: 'a;
 
     /// Takes out, and has forgotten without a trace, up to so many keys that were not touched since they were last passed by
     /// here.
-    fn take_idle(&mut self, most: usize) -> Vec<Idle<V>>;
+    fn take_idle(&mut self, most: usize) -> Vec<IdleKey<V>>;
 
     /// The oldest snapshot that may be built on.
     fn oldest(&self) -> Option<Base>;
 }
 
 /// A key that leaves memory.
-pub(crate) struct Idle<V> {
+pub(crate) struct IdleKey<V> {
     /// The slice of time that it is of, where there are any.
     pub(crate) slice_ms: Option<i64>,
     pub(crate) hash: u32,
     /// After how many snapshots it was last touched.
     pub(crate) taken: u32,
     pub(crate) key: Key,
-    pub(crate) held: Held<V>,
+    pub(crate) held: KeyEntry<V>,
 }
 
 /// Who has the memory that there is for what an operator keeps.
@@ -75,7 +75,7 @@ pub(crate) struct Spill {
     look_at: usize,
     batches: u32,
     /// As long as a job takes up what it goes on with, and from where there was no more room on.
-    arriving: Option<Box<Arriving>>,
+    arriving: Option<Box<ArrivingKeys>>,
 }
 
 impl Spill {
@@ -197,7 +197,7 @@ impl Spill {
         &mut self,
         (slice_ms, key, hash): (Option<i64>, &[u8], u32),
         values: &impl Values<V>,
-    ) -> Result<Option<Held<V>>, TaskError> {
+    ) -> Result<Option<KeyEntry<V>>, TaskError> {
         let place = self.place(slice_ms, key, hash);
         let Self { disk, of, .. } = self;
         disk.give_back(place, |lying| read(&lying, of, values))
@@ -208,17 +208,17 @@ impl Spill {
         &self,
         (slice_ms, key, hash): (Option<i64>, &[u8], u32),
         values: &impl Values<V>,
-    ) -> Result<Option<Held<V>>, TaskError> {
+    ) -> Result<Option<KeyEntry<V>>, TaskError> {
         self.disk.look_up(self.place(slice_ms, key, hash), |lying| self.read(&lying, values))
     }
 
     /// Where a key lies, of a slice of time where there are any.
-    pub(crate) fn place<'k>(&self, slice_ms: Option<i64>, key: &'k [u8], hash: u32) -> Place<'k> {
-        Place { slice_ms, group: key_group(hash, self.range.max_parallelism()), key, hash }
+    pub(crate) fn place<'k>(&self, slice_ms: Option<i64>, key: &'k [u8], hash: u32) -> DiskPlace<'k> {
+        DiskPlace { slice_ms, group: key_group(hash, self.range.max_parallelism()), key, hash }
     }
 
     /// A value that lies on disk.
-    pub(crate) fn read<V>(&self, lying: &Lying<'_>, values: &impl Values<V>) -> Result<Held<V>, TaskError> {
+    pub(crate) fn read<V>(&self, lying: &StoredKey<'_>, values: &impl Values<V>) -> Result<KeyEntry<V>, TaskError> {
         read(lying, &self.of, values)
     }
 
@@ -232,12 +232,12 @@ impl Spill {
     pub(crate) fn are_few_since(
         &self,
         base: Base,
-        is_held: &dyn Fn(&Place<'_>) -> bool,
+        is_held: &dyn Fn(&DiskPlace<'_>) -> bool,
         is_few: impl Fn(usize) -> bool,
     ) -> bool {
         // A key that was touched again and again is in the list as often: counted only where that matters.
         let mut on_disk = 0;
-        let mut count = |_: &Place<'_>, _: Lying<'_>| {
+        let mut count = |_: &DiskPlace<'_>, _: StoredKey<'_>| {
             on_disk += 1;
             Ok(())
         };
@@ -262,13 +262,13 @@ impl Spill {
         &mut self.disk
     }
 
-    fn leaving<V>(&self, idle: &Idle<V>, values: &impl Values<V>) -> Result<Leaving, TaskError> {
+    fn leaving<V>(&self, idle: &IdleKey<V>, values: &impl Values<V>) -> Result<SpilledKey, TaskError> {
         let (key, held) = (idle.key.as_slice(), &idle.held);
         let place = self.place(idle.slice_ms, key, idle.hash).to_bytes();
         let mut kept = Vec::new();
         put_given(&mut kept, held.given());
         values.write(held.key_value(key), &held.value, &mut kept)?;
-        Ok(Leaving { place, taken: idle.taken, kept })
+        Ok(SpilledKey { place, taken: idle.taken, kept })
     }
 }
 
@@ -285,10 +285,10 @@ fn bytes_of_one<V, R: Resident<V>>(resident: &R, values: &impl Values<V>) -> Res
     Ok((keys > 0).then(|| (bytes / keys).max(1)))
 }
 
-fn read<V>(lying: &Lying<'_>, of: &StatePart, values: &impl Values<V>) -> Result<Held<V>, TaskError> {
+fn read<V>(lying: &StoredKey<'_>, of: &StatePart, values: &impl Values<V>) -> Result<KeyEntry<V>, TaskError> {
     let mut input = Input::kept(of, lying.kept());
     let given = input.given()?;
-    Ok(Held::of(given.map(Into::into), values.read(&mut input)?))
+    Ok(KeyEntry::of(given.map(Into::into), values.read(&mut input)?))
 }
 
 /// A place in a table, which is half to seven eighths full, costs so many halves of itself.

@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 use flownet_core::KeyGroup;
 
 use super::view::PIECE_BYTES;
-use super::{Base, Held, KeyedState, Slot, Stamp, Values};
+use super::{Base, KeyEntry, KeyedState, Slot, Stamp, Values};
 use crate::error::TaskError;
 use crate::snapshot::{Groups, IsOver, ROW_ENTRIES};
 
@@ -37,17 +37,17 @@ pub(crate) struct Sweep<V> {
     /// Where the look for them goes on: the group, counted from the first, and the place in it.
     at: (usize, usize),
     /// Keys that were awaited as they were removed.
-    removed: Vec<(KeyGroup, Slot<Held<V>>)>,
+    removed: Vec<(KeyGroup, Slot<KeyEntry<V>>)>,
     /// What is written, as long as it is too little for a piece; and its bytes, about.
     groups: Groups,
     bytes: usize,
-    done: Swept,
+    done: SweepResult,
     failed: Option<TaskError>,
 }
 
 /// What was written.
 #[derive(Debug, Default)]
-pub(crate) struct Swept {
+pub(crate) struct SweepResult {
     /// Pieces, as parts have them, the first one first.
     pub(crate) pieces: VecDeque<Vec<u8>>,
     /// Of the keys a bit for each byte that one began with.
@@ -58,7 +58,7 @@ pub(crate) struct Swept {
 
 impl<V> Sweep<V> {
     /// Of all that is held, or of so many keys that were touched since `base`; the next snapshot has not been taken yet.
-    pub(super) fn new(checkpoint_id: u64, base: Option<Base>, keys: usize, held: &mut KeyedState<Held<V>>) -> Self {
+    pub(super) fn new(checkpoint_id: u64, base: Option<Base>, keys: usize, held: &mut KeyedState<KeyEntry<V>>) -> Self {
         let newest = held.changes_mut().begin_sweep();
         Self {
             checkpoint_id,
@@ -69,7 +69,7 @@ impl<V> Sweep<V> {
             removed: Vec::new(),
             groups: Groups::new(held.range()),
             bytes: 0,
-            done: Swept::default(),
+            done: SweepResult::default(),
             failed: None,
         }
     }
@@ -87,7 +87,7 @@ impl<V> Sweep<V> {
     /// A key is about to be touched: it is written first, if it is awaited. What cannot be written fails the checkpoint, and not
     /// who touches it.
     #[cold]
-    pub(super) fn save(&mut self, (group, slot): (KeyGroup, &mut Slot<Held<V>>), values: &impl Values<V>) {
+    pub(super) fn save(&mut self, (group, slot): (KeyGroup, &mut Slot<KeyEntry<V>>), values: &impl Values<V>) {
         if self.failed.is_some() || !self.awaits(slot.touched) {
             return;
         }
@@ -99,7 +99,7 @@ impl<V> Sweep<V> {
 
     /// A key was removed.
     #[cold]
-    pub(super) fn keep_removed(&mut self, (group, slot): (KeyGroup, Slot<Held<V>>)) {
+    pub(super) fn keep_removed(&mut self, (group, slot): (KeyGroup, Slot<KeyEntry<V>>)) {
         if self.awaits(slot.touched) {
             self.removed.push((group, slot));
         }
@@ -108,7 +108,7 @@ impl<V> Sweep<V> {
     /// Writes until all is written, which this says, or `is_over` does. Asked behind each row.
     pub(super) fn go_on(
         &mut self,
-        held: &mut KeyedState<Held<V>>,
+        held: &mut KeyedState<KeyEntry<V>>,
         values: &impl Values<V>,
         is_over: IsOver<'_>,
     ) -> Result<bool, TaskError> {
@@ -127,7 +127,7 @@ impl<V> Sweep<V> {
         }
     }
 
-    pub(super) fn into_swept(self) -> Swept {
+    pub(super) fn into_swept(self) -> SweepResult {
         self.done
     }
 
@@ -142,7 +142,7 @@ impl<V> Sweep<V> {
 
     /// Writes some keys of the group that the look is at, or of the next that has any. Whether there were any: a group is done
     /// when a look at all of it, in one go, finds nothing, as keys may change their places in between.
-    fn write_row(&mut self, held: &mut KeyedState<Held<V>>, values: &impl Values<V>) -> Result<bool, TaskError> {
+    fn write_row(&mut self, held: &mut KeyedState<KeyEntry<V>>, values: &impl Values<V>) -> Result<bool, TaskError> {
         while self.at.0 < held.groups() {
             let (group, from) = self.at;
             let row = held.some_of_group(group, from, ROW_ENTRIES, |touched| self.awaits(touched));
@@ -161,9 +161,9 @@ impl<V> Sweep<V> {
         Ok(false)
     }
 
-    fn put(&mut self, row: &[(KeyGroup, &Slot<Held<V>>)], values: &impl Values<V>) -> Result<(), TaskError> {
+    fn put(&mut self, row: &[(KeyGroup, &Slot<KeyEntry<V>>)], values: &impl Values<V>) -> Result<(), TaskError> {
         let Self { groups, bytes, done, is_of_changes, .. } = self;
-        let look_at = |row: &[(KeyGroup, &Slot<Held<V>>)]| {
+        let look_at = |row: &[(KeyGroup, &Slot<KeyEntry<V>>)]| {
             values.look_at(row.iter().map(|(_, slot)| &slot.value().value));
         };
         groups.put_held(row.iter().copied(), *is_of_changes, look_at, |key, held, out| {

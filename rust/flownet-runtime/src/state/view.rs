@@ -8,7 +8,7 @@ use std::sync::Arc;
 use redb::{Database, Range, ReadOnlyTable};
 
 use super::KeyGroupRange;
-use super::disk::{DiskStateError, Lying, Place};
+use super::disk::{DiskPlace, DiskStateError, StoredKey};
 use crate::error::TaskError;
 use crate::snapshot::{Groups, put_block, put_signed};
 
@@ -40,10 +40,10 @@ pub(super) struct View {
 }
 
 /// By place.
-pub(super) type All = Range<'static, &'static [u8], &'static [u8]>;
+pub(super) type FullRange = Range<'static, &'static [u8], &'static [u8]>;
 
 pub(super) enum Entries {
-    All(All),
+    All(FullRange),
     /// By when it was touched, and place.
     Touched {
         listed: Range<'static, &'static [u8], ()>,
@@ -71,8 +71,8 @@ impl View {
         let broken = || "the file was changed by somebody else".to_owned();
         let failed = |error: redb::StorageError| error.to_string();
         let (range, is_sliced, is_of_changes) = (self.range, self.is_sliced, self.is_of_changes);
-        let mut add = |place: &[u8], lying: &Lying<'_>| {
-            let place = Place::of(place, is_sliced)
+        let mut add = |place: &[u8], lying: &StoredKey<'_>| {
+            let place = DiskPlace::of(place, is_sliced)
                 .filter(|place| (range.first()..=range.last()).contains(&place.group))
                 .ok_or_else(broken)?;
             let (given, value) = lying.written().ok_or_else(broken)?;
@@ -92,7 +92,7 @@ impl View {
             Entries::All(all) => {
                 let Some(entry) = all.next() else { return Ok(None) };
                 let (place, bytes) = entry.map_err(failed)?;
-                let lying = Lying::of(bytes.value()).ok_or_else(broken)?;
+                let lying = StoredKey::of(bytes.value()).ok_or_else(broken)?;
                 add(place.value(), &lying).map(Some)
             }
             Entries::Touched { listed, values } => {
@@ -100,7 +100,7 @@ impl View {
                 let (listed, _) = entry.map_err(failed)?;
                 let (taken, place) = listed.value().split_first_chunk().ok_or_else(broken)?;
                 let Some(bytes) = values.get(place).map_err(failed)? else { return Ok(Some(0)) };
-                let lying = Lying::of(bytes.value()).ok_or_else(broken)?;
+                let lying = StoredKey::of(bytes.value()).ok_or_else(broken)?;
                 // Otherwise it was touched again, and is listed once more.
                 if lying.taken() == u32::from_be_bytes(*taken) { add(place, &lying).map(Some) } else { Ok(Some(0)) }
             }

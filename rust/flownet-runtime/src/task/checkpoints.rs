@@ -2,19 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use flownet_core::subpartition::Overtaken;
+use flownet_core::subpartition::OvertakenData;
 use flownet_core::{Barrier, BarrierKind, ChannelIndex, CheckpointId, Event};
 
 use super::Task;
-use crate::chain::{Awaited, Chain};
+use crate::chain::{AwaitedInput, Chain};
 use crate::error::TaskError;
-use crate::ledger::TimeState;
-use crate::snapshot::{CheckpointOrder, CheckpointReport, Progress, Recorded, RestoredPart, StatePart, Written, kept};
+use crate::snapshot::{
+    CheckpointOrder, CheckpointReport, InFlightChannel, Progress, RestoredPart, StatePart, WrittenState, kept,
+};
+use crate::time_accounting::TimeState;
 
 /// A snapshot of the operators, and of what the outputs had on their way.
-pub(crate) struct Taken {
+pub(crate) struct PendingSnapshot {
     checkpoint_id: CheckpointId,
-    written: Written,
+    written: WrittenState,
     base: Option<u64>,
     /// `drain` of the end of the input, if that came before: it may come while barriers that overtake are waited for.
     end: Option<bool>,
@@ -26,7 +28,7 @@ pub(crate) struct Taken {
     writes_since: Option<Instant>,
 }
 
-impl Taken {
+impl PendingSnapshot {
     /// From when on, and how long, the task writes at once: as long as it did other things, within bounds. So it goes on at half
     /// its pace at least, and one whose batches take long is not at it for ever. None: not yet, where it has other things to do.
     fn turn(&self, has_more: bool) -> Option<(Instant, Duration)> {
@@ -74,13 +76,13 @@ impl<C: Chain + ?Sized> Task<C> {
                     // It may have come before this.
                     let is_to_come = progress.is_news(barrier.checkpoint_id.get());
                     input.trigger(barrier)?;
-                    self.await_input(if is_to_come { Awaited::Barrier } else { Awaited::Nothing });
+                    self.await_input(if is_to_come { AwaitedInput::Barrier } else { AwaitedInput::Nothing });
                     return self.handle_signals();
                 }
                 self.take_checkpoint(barrier)?;
                 self.complete_checkpoint(barrier.checkpoint_id, Duration::ZERO, &[])
             }
-            CheckpointOrder::Overtake(barrier) => self.hurry(barrier),
+            CheckpointOrder::Overtake(barrier) => self.switch_to_unaligned(barrier),
             CheckpointOrder::Complete(id) => {
                 self.chain.complete(id)?;
                 progress.on_complete(id);
@@ -91,7 +93,7 @@ impl<C: Chain + ?Sized> Task<C> {
                     input.abort(CheckpointId::new(id))?;
                 }
                 self.forget(CheckpointId::new(id));
-                self.await_input(Awaited::Nothing);
+                self.await_input(AwaitedInput::Nothing);
                 self.chain.abort(id)
             }
         }
@@ -109,7 +111,7 @@ impl<C: Chain + ?Sized> Task<C> {
         // One before, if it is still being written, will never stand.
         self.taken = None;
         // Here, so that it is also done for one that is declined.
-        self.await_input(Awaited::Nothing);
+        self.await_input(AwaitedInput::Nothing);
         match self.chain.snapshot(id.get(), base) {
             Ok(mut written) => {
                 if barrier.kind == BarrierKind::Unaligned {
@@ -120,7 +122,8 @@ impl<C: Chain + ?Sized> Task<C> {
                 let (end, stood_still) = (self.ended, started.elapsed());
                 let writes_since = self.chain.is_writing().then(Instant::now);
                 let aligned = None;
-                self.taken = Some(Taken { checkpoint_id: id, written, base, end, stood_still, aligned, writes_since });
+                self.taken =
+                    Some(PendingSnapshot { checkpoint_id: id, written, base, end, stood_still, aligned, writes_since });
                 Ok(())
             }
             Err(TaskError::Cancelled) => Err(TaskError::Cancelled),
@@ -139,7 +142,7 @@ impl<C: Chain + ?Sized> Task<C> {
         &mut self,
         id: CheckpointId,
         aligned: Duration,
-        in_flight: &[(ChannelIndex, Recorded)],
+        in_flight: &[(ChannelIndex, InFlightChannel)],
     ) -> Result<(), TaskError> {
         // One that was declined has told so.
         let Some(taken) = self.taken.as_mut().filter(|taken| taken.checkpoint_id == id) else { return Ok(()) };
@@ -155,9 +158,17 @@ impl<C: Chain + ?Sized> Task<C> {
 
     /// Tells of a checkpoint if all of it has come, and is written.
     fn tell_if_taken(&mut self) {
-        let is_all = |taken: &mut Taken| taken.writes_since.is_none() && taken.aligned.is_some();
+        let is_all = |taken: &mut PendingSnapshot| taken.writes_since.is_none() && taken.aligned.is_some();
         let Some(taken) = self.taken.take_if(is_all) else { return };
-        let Taken { checkpoint_id, written: Written { parts, pieces }, base, end, stood_still, aligned, .. } = taken;
+        let PendingSnapshot {
+            checkpoint_id,
+            written: WrittenState { parts, pieces },
+            base,
+            end,
+            stood_still,
+            aligned,
+            ..
+        } = taken;
         let (aligned_us, snapshot_us) = (microseconds(aligned.unwrap_or_default()), microseconds(stood_still));
         if let Some(progress) = &mut self.progress {
             progress.report(CheckpointReport::Acknowledged {
@@ -208,7 +219,7 @@ impl<C: Chain + ?Sized> Task<C> {
     /// A checkpoint takes too long in line: it is taken now, if it is not yet, and its barrier goes ahead of what is queued,
     /// where it is queued itself.
     #[cold]
-    fn hurry(&mut self, barrier: Barrier) -> Result<(), TaskError> {
+    fn switch_to_unaligned(&mut self, barrier: Barrier) -> Result<(), TaskError> {
         let checkpoint_id = barrier.checkpoint_id;
         let overtaken = self.outputs.expire(checkpoint_id);
         let parts = self.parts_of(overtaken)?;
@@ -233,13 +244,13 @@ impl<C: Chain + ?Sized> Task<C> {
     }
 
     /// What was overtaken in the outputs, by output and subpartition, as it is kept.
-    fn parts_of(&mut self, overtaken: Vec<Vec<Overtaken>>) -> Result<Vec<StatePart>, TaskError> {
+    fn parts_of(&mut self, overtaken: Vec<Vec<OvertakenData>>) -> Result<Vec<StatePart>, TaskError> {
         let mut found = Vec::new();
         for (output, subpartitions) in overtaken.into_iter().enumerate() {
             for (subpartition, overtaken) in (0..).zip(subpartitions) {
                 let kept: Vec<_> = overtaken.elements.iter().filter_map(kept).collect();
                 if !kept.is_empty() {
-                    found.push((output, subpartition, Recorded { watermark_ms: overtaken.watermark_ms, kept }));
+                    found.push((output, subpartition, InFlightChannel { watermark_ms: overtaken.watermark_ms, kept }));
                 }
             }
         }
@@ -247,7 +258,7 @@ impl<C: Chain + ?Sized> Task<C> {
             return Ok(Vec::new());
         }
         let medium = self.chain.medium()?;
-        let part = |(output, subpartition, recorded): &(usize, u32, Recorded)| {
+        let part = |(output, subpartition, recorded): &(usize, u32, InFlightChannel)| {
             self.edges.of_output(*output, *subpartition, recorded, &medium)
         };
         Ok(found.iter().map(part).collect())

@@ -20,9 +20,9 @@ use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::log::{Done, Log, Lying, Timers, settled};
+use super::log::{DoneTimer, Log, LogRange, Timers, settled};
 use super::packed::TimerOwner;
-use super::pages::{PAGE_BYTES, Pages, Reading};
+use super::pages::{PAGE_BYTES, PageReader, Pages};
 use crate::error::TaskError;
 use crate::state::{DiskStateError, unnamed_file};
 
@@ -63,10 +63,10 @@ impl Sizes {
 
 /// What lay on disk at a snapshot.
 pub(super) struct FarView {
-    pub(super) reading: Reading,
+    pub(super) reading: PageReader,
     /// What was taken back or fired.
-    pub(super) gone: Option<Lying>,
-    pub(super) leaves: Vec<Lying>,
+    pub(super) gone: Option<LogRange>,
+    pub(super) leaves: Vec<LogRange>,
     /// Of a file that cannot be read, or that says something else than was written.
     pub(super) about: DiskStateError,
 }
@@ -175,7 +175,7 @@ impl<K: TimerOwner> Far<K> {
     }
 
     /// What comes of what was done. Who lists what was taken back is told later.
-    fn settle(&mut self, done: Vec<Done<K>>) -> Timers<K> {
+    fn settle(&mut self, done: Vec<DoneTimer<K>>) -> Timers<K> {
         let (set, unset) = settled(done);
         if K::IS_LISTED {
             self.unset.extend(unset);
@@ -256,7 +256,7 @@ impl<K: TimerOwner> Far<K> {
         Ok((Some(FarView { reading: self.pages()?.begin_to_read(), gone, leaves, about }), Vec::new()))
     }
 
-    fn read_tail_of_gone(&self) -> Result<Vec<Done<K>>, TaskError> {
+    fn read_tail_of_gone(&self) -> Result<Vec<DoneTimer<K>>, TaskError> {
         self.gone.tail().ok_or_else(|| self.damaged())
     }
 
@@ -319,7 +319,7 @@ impl<K: TimerOwner> Far<K> {
         flushed.map_err(|error| self.failed(&error))
     }
 
-    fn read(&self, log: &Log) -> Result<Vec<Done<K>>, TaskError> {
+    fn read(&self, log: &Log) -> Result<Vec<DoneTimer<K>>, TaskError> {
         let read = log.read(self.pages.as_ref()).map_err(|error| self.failed(&error))?;
         read.ok_or_else(|| self.damaged())
     }

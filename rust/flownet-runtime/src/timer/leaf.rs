@@ -4,12 +4,12 @@
 //! - L1: what is packed is in order, each timer once.
 //! - L2: of equal timers the one that was set first stays, wherever it lies.
 
-use super::packed::{Packed, TimerOwner};
+use super::packed::{PackedTimers, TimerOwner};
 
 /// Timers of one leaf: some packed, and those that were set since as they are.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf<K> {
-    packed: Packed,
+    packed: PackedTimers,
     /// The latest first, as far as they are ordered, so that the earliest is taken from the end.
     loose: Vec<(i64, K)>,
     ordered: usize,
@@ -25,13 +25,13 @@ const FEW: usize = 6;
 impl<K: TimerOwner> Leaf<K> {
     /// No timers.
     pub(super) fn new() -> Self {
-        Self { packed: Packed::default(), loose: Vec::new(), ordered: 0 }
+        Self { packed: PackedTimers::default(), loose: Vec::new(), ordered: 0 }
     }
 
     /// Of timers in order.
     pub(super) fn of(mut timers: Vec<(i64, K)>) -> Self {
         timers.reverse();
-        Self { packed: Packed::of(&timers), loose: Vec::new(), ordered: 0 }
+        Self { packed: PackedTimers::of(&timers), loose: Vec::new(), ordered: 0 }
     }
 
     /// So many timers; those that were set twice lately count twice.
@@ -98,11 +98,11 @@ impl<K: TimerOwner> Leaf<K> {
         if may_pack && lately.is_some_and(|timestamp_ms| timestamp_ms >= bound.0) {
             self.pack();
         }
-        Some((bound, Self { packed: Packed::default(), ordered: later.len(), loose: later }))
+        Some((bound, Self { packed: PackedTimers::default(), ordered: later.len(), loose: later }))
     }
 
     fn pack(&mut self) {
-        self.packed = Packed::of(&self.loose);
+        self.packed = PackedTimers::of(&self.loose);
         (self.loose, self.ordered) = (Vec::new(), 0);
     }
 
@@ -137,7 +137,7 @@ impl<K: TimerOwner> Leaf<K> {
             timers.reverse();
             self.ordered = timers.len();
             timers.append(&mut self.loose);
-            (self.packed, self.loose) = (Packed::default(), timers);
+            (self.packed, self.loose) = (PackedTimers::default(), timers);
         }
     }
 

@@ -8,7 +8,7 @@
 use std::io;
 
 use super::packed::TimerOwner;
-use super::pages::{PAGE_BYTES, Pages, Reading};
+use super::pages::{PAGE_BYTES, PageReader, Pages};
 use crate::varint::{put_varint, take_varint};
 
 /// Some timers.
@@ -42,14 +42,14 @@ struct Mark {
 
 /// One that was done.
 #[derive(Clone, Debug)]
-pub(super) struct Done<K> {
+pub(super) struct DoneTimer<K> {
     pub(super) timer: (i64, K),
     pub(super) is_set: bool,
 }
 
 /// Some bytes in a file, to be read while the log goes on.
 #[derive(Debug)]
-pub(super) struct Lying {
+pub(super) struct LogRange {
     base_ms: i64,
     pages: Vec<u32>,
     from: usize,
@@ -125,8 +125,8 @@ impl Log {
     }
 
     /// What of it lies in memory; none if it is not what was written.
-    pub(super) fn tail<K: TimerOwner>(&self) -> Option<Vec<Done<K>>> {
-        Each::new(self.base_ms, &self.tail).collect()
+    pub(super) fn tail<K: TimerOwner>(&self) -> Option<Vec<DoneTimer<K>>> {
+        LogEntries::new(self.base_ms, &self.tail).collect()
     }
 
     /// Writes what lies in memory behind what lies in pages.
@@ -146,25 +146,25 @@ impl Log {
     }
 
     /// All of it, in order; none if it is not what was written.
-    pub(super) fn read<K: TimerOwner>(&self, pages: Option<&Pages>) -> io::Result<Option<Vec<Done<K>>>> {
+    pub(super) fn read<K: TimerOwner>(&self, pages: Option<&Pages>) -> io::Result<Option<Vec<DoneTimer<K>>>> {
         let mut bytes = match pages {
             Some(pages) => pages.read(&self.pages, self.begin, self.end)?,
             None => Vec::new(),
         };
         bytes.extend_from_slice(&self.tail);
         let mut all = Vec::with_capacity(self.set + self.unset);
-        all.extend(Each::new(self.base_ms, &bytes).map_while(|done| done));
+        all.extend(LogEntries::new(self.base_ms, &bytes).map_while(|done| done));
         Ok((all.len() == self.set + self.unset).then_some(all))
     }
 
     /// What lies in pages: all, or what was done after so many snapshots and more, and some others. None if there is nothing.
-    pub(super) fn lying(&self, since: Option<u32>) -> Option<Lying> {
+    pub(super) fn lying(&self, since: Option<u32>) -> Option<LogRange> {
         let from = match since {
             None => self.begin,
             Some(taken) => self.marks.iter().find(|mark| mark.taken >= taken)?.at.max(self.begin),
         };
         let first = from / PAGE_BYTES;
-        (from < self.end).then(|| Lying {
+        (from < self.end).then(|| LogRange {
             base_ms: self.base_ms,
             pages: self.pages[first..].to_vec(),
             from: from - first * PAGE_BYTES,
@@ -210,29 +210,29 @@ impl Log {
     }
 }
 
-impl Lying {
+impl LogRange {
     /// How many bytes.
     pub(super) fn bytes(&self) -> usize {
         self.to - self.from
     }
 
     /// What was done, in order; none if it is not what was written.
-    pub(super) fn read<K: TimerOwner>(&self, from: &Reading) -> io::Result<Option<Vec<Done<K>>>> {
+    pub(super) fn read<K: TimerOwner>(&self, from: &PageReader) -> io::Result<Option<Vec<DoneTimer<K>>>> {
         let bytes = from.read(&self.pages, self.from, self.to)?;
-        Ok(Each::new(self.base_ms, &bytes).collect())
+        Ok(LogEntries::new(self.base_ms, &bytes).collect())
     }
 
     /// The next of it, of so many bytes and at least one, which lies here no more; none if it is not what was written.
     pub(super) fn read_some<K: TimerOwner>(
         &mut self,
         most_bytes: usize,
-        from: &Reading,
-    ) -> io::Result<Option<Vec<Done<K>>>> {
+        from: &PageReader,
+    ) -> io::Result<Option<Vec<DoneTimer<K>>>> {
         let mut most_bytes = most_bytes;
         loop {
             let to = self.to.min(self.from.saturating_add(most_bytes));
             let bytes = from.read(&self.pages, self.from, to)?;
-            let mut each = Each::new(self.base_ms, &bytes);
+            let mut each = LogEntries::new(self.base_ms, &bytes);
             let (mut done, mut rest) = (Vec::new(), bytes.len());
             while let Some(Some(next)) = each.next() {
                 done.push(next);
@@ -267,28 +267,28 @@ fn put_sized<K: TimerOwner>(out: &mut Vec<u8>, is_set: bool, key: &K) {
 }
 
 /// One after the other; none where it is not what was written, and then no more.
-struct Each<'a, K> {
+struct LogEntries<'a, K> {
     rest: Option<&'a [u8]>,
     base_ms: i64,
     of: std::marker::PhantomData<K>,
 }
 
-impl<'a, K: TimerOwner> Each<'a, K> {
+impl<'a, K: TimerOwner> LogEntries<'a, K> {
     fn new(base_ms: i64, bytes: &'a [u8]) -> Self {
         Self { rest: Some(bytes), base_ms, of: std::marker::PhantomData }
     }
 
-    fn split(base_ms: i64, bytes: &'a [u8]) -> Option<(Done<K>, &'a [u8])> {
+    fn split(base_ms: i64, bytes: &'a [u8]) -> Option<(DoneTimer<K>, &'a [u8])> {
         let (after, rest) = take_varint(bytes).ok()?;
         let (size, rest) = take_varint(rest).ok()?;
         let (owner, rest) = rest.split_at_checked(usize::try_from(size >> 1).ok()?)?;
         let timer = (base_ms.wrapping_add_unsigned(after), K::read(owner)?);
-        Some((Done { timer, is_set: size & 1 == 1 }, rest))
+        Some((DoneTimer { timer, is_set: size & 1 == 1 }, rest))
     }
 }
 
-impl<K: TimerOwner> Iterator for Each<'_, K> {
-    type Item = Option<Done<K>>;
+impl<K: TimerOwner> Iterator for LogEntries<'_, K> {
+    type Item = Option<DoneTimer<K>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let bytes = self.rest.take().filter(|rest| !rest.is_empty())?;
@@ -301,10 +301,10 @@ impl<K: TimerOwner> Iterator for Each<'_, K> {
 
 /// What is left of what was done: the timers that are set, in order, and those that were taken back at last. Of one that was
 /// set twice the first counts, unless it was taken back between.
-pub(super) fn settled<K: TimerOwner>(mut all: Vec<Done<K>>) -> (Timers<K>, Timers<K>) {
+pub(super) fn settled<K: TimerOwner>(mut all: Vec<DoneTimer<K>>) -> (Timers<K>, Timers<K>) {
     all.sort_by(|one, other| one.timer.cmp(&other.timer));
     let (mut set, mut unset): (Timers<K>, Timers<K>) = (Vec::with_capacity(all.len()), Vec::new());
-    for Done { timer, is_set } in all {
+    for DoneTimer { timer, is_set } in all {
         match (set.last() == Some(&timer), is_set) {
             (true, true) => {}
             (false, true) => {

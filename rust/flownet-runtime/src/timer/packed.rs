@@ -26,7 +26,7 @@ pub trait TimerOwner: Clone + Ord {
 
 /// Some timers, the earliest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Packed {
+pub(super) struct PackedTimers {
     len: usize,
     /// None is due before.
     base_ms: i64,
@@ -36,7 +36,7 @@ pub(super) struct Packed {
     bytes: Vec<u8>,
 }
 
-impl Packed {
+impl PackedTimers {
     /// Of timers in order, the latest first.
     pub(super) fn of<K: TimerOwner>(timers: &[(i64, K)]) -> Self {
         let base_ms = timers.last().map_or(0, |(timestamp_ms, _)| *timestamp_ms);

@@ -47,7 +47,7 @@ pub(super) struct Pages {
 }
 
 /// Somebody who reads what lay there when this began, as long as it is held.
-pub(super) struct Reading {
+pub(super) struct PageReader {
     room: Arc<dyn Room>,
     _held: Arc<()>,
 }
@@ -104,11 +104,11 @@ impl Pages {
     }
 
     /// Begins to read.
-    pub(super) fn begin_to_read(&mut self) -> Reading {
+    pub(super) fn begin_to_read(&mut self) -> PageReader {
         let held = Arc::new(());
         self.begun += 1;
         self.readers.push_back((self.begun, Arc::downgrade(&held)));
-        Reading { room: Arc::clone(&self.room), _held: held }
+        PageReader { room: Arc::clone(&self.room), _held: held }
     }
 
     /// Pages in use, for who looks whether room is used again.
@@ -118,7 +118,7 @@ impl Pages {
     }
 }
 
-impl Reading {
+impl PageReader {
     /// As [`Pages::read`].
     pub(super) fn read(&self, pages: &[u32], from: usize, to: usize) -> io::Result<Vec<u8>> {
         read(&*self.room, pages, from, to)

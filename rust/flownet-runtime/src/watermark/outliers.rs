@@ -31,7 +31,7 @@ struct Outliers {
 
 /// What some records came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Judged {
+struct JudgedTimes {
     /// The latest time that moves event time, if any does.
     latest_ms: Option<i64>,
     /// How many records, of these and of the ones right before, are known to be ahead of the others.
@@ -84,8 +84,8 @@ impl Outliers {
     }
 
     /// Judges records that follow each other.
-    fn judge(&mut self, times: impl IntoIterator<Item = i64>) -> Judged {
-        let mut judged = Judged::default();
+    fn judge(&mut self, times: impl IntoIterator<Item = i64>) -> JudgedTimes {
+        let mut judged = JudgedTimes::default();
         for time_ms in times {
             self.judge_one(time_ms, &mut judged);
         }
@@ -97,7 +97,7 @@ impl Outliers {
         if self.latest_ms == NO_TIMESTAMP { 0 } else { self.beyond.len() as u64 }
     }
 
-    fn judge_one(&mut self, time_ms: i64, judged: &mut Judged) {
+    fn judge_one(&mut self, time_ms: i64, judged: &mut JudgedTimes) {
         if self.latest_ms != NO_TIMESTAMP && time_ms <= self.latest_ms.saturating_add(self.max_ahead_ms) {
             judged.ahead += self.beyond.drain(..).len() as u64;
             self.accept(time_ms, judged);
@@ -115,7 +115,7 @@ impl Outliers {
         }
     }
 
-    fn accept(&mut self, time_ms: i64, judged: &mut Judged) {
+    fn accept(&mut self, time_ms: i64, judged: &mut JudgedTimes) {
         self.latest_ms = self.latest_ms.max(time_ms);
         judged.latest_ms = judged.latest_ms.max(Some(self.latest_ms));
     }
@@ -135,7 +135,7 @@ mod tests {
 
     fn begun() -> Outliers {
         let mut outliers = outliers();
-        assert_eq!(outliers.judge(0..7), Judged::default(), "too few agree");
+        assert_eq!(outliers.judge(0..7), JudgedTimes::default(), "too few agree");
         assert_eq!(outliers.judge([7]).latest_ms, Some(7));
         outliers
     }
@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn a_record_far_ahead_is_counted_and_moves_nothing() {
         let mut outliers = begun();
-        assert_eq!(outliers.judge([24 * HOUR]), Judged::default(), "a gap may be over");
-        assert_eq!(outliers.judge([8]), Judged { latest_ms: Some(8), ahead: 1 });
+        assert_eq!(outliers.judge([24 * HOUR]), JudgedTimes::default(), "a gap may be over");
+        assert_eq!(outliers.judge([8]), JudgedTimes { latest_ms: Some(8), ahead: 1 });
         assert_eq!(outliers.judge([HOUR + 8]).latest_ms, Some(HOUR + 8), "at the bound");
         outliers.judge([48 * HOUR]);
         assert_eq!(outliers.end(), 1);
@@ -155,16 +155,16 @@ mod tests {
         let mut outliers = begun();
         let morning = 10 * HOUR;
         let mixed = [99 * HOUR, morning, 99 * HOUR, morning + 1, 500 * HOUR, morning + 2, 99 * HOUR];
-        assert_eq!(outliers.judge(mixed), Judged::default());
-        assert_eq!(outliers.judge([morning + 3]), Judged { latest_ms: Some(morning + 3), ahead: 4 });
+        assert_eq!(outliers.judge(mixed), JudgedTimes::default());
+        assert_eq!(outliers.judge([morning + 3]), JudgedTimes { latest_ms: Some(morning + 3), ahead: 4 });
     }
 
     #[test]
     fn the_first_record_is_not_believed_alone_and_a_short_split_has_no_outliers() {
         let mut outliers = outliers();
-        assert_eq!(outliers.judge([99 * HOUR, 0, 1, 2, 3, 4]), Judged::default());
+        assert_eq!(outliers.judge([99 * HOUR, 0, 1, 2, 3, 4]), JudgedTimes::default());
         assert_eq!(outliers.end(), 0);
-        assert_eq!(outliers.judge([5, 6]), Judged { latest_ms: Some(6), ahead: 1 });
+        assert_eq!(outliers.judge([5, 6]), JudgedTimes { latest_ms: Some(6), ahead: 1 });
     }
 
     #[test]
@@ -186,10 +186,10 @@ mod tests {
             let times: Vec<i64> = strays.zip(honest).flat_map(|(group, honest)| group.chain([honest])).collect();
             let (mut whole, mut cut) = (outliers(), outliers());
             let all = whole.judge(times.iter().copied());
-            let mut sum = Judged::default();
+            let mut sum = JudgedTimes::default();
             for part in times.chunks(batch) {
                 let judged = cut.judge(part.iter().copied());
-                sum = Judged { latest_ms: sum.latest_ms.max(judged.latest_ms), ahead: sum.ahead + judged.ahead };
+                sum = JudgedTimes { latest_ms: sum.latest_ms.max(judged.latest_ms), ahead: sum.ahead + judged.ahead };
             }
             prop_assert_eq!((sum, cut.end()), (all, whole.end()));
             prop_assert!(sum.latest_ms.is_none_or(|latest_ms| latest_ms < 40_000), "{:?}", sum);

@@ -22,7 +22,7 @@ use super::alignment::Limit;
 use super::outliers::SplitOutliers;
 use super::record_pace::RecordPace;
 use super::waiting_splits::WaitingSplits;
-use super::{Generated, Generator, Watermarks};
+use super::{GeneratedSignals, Generator, Watermarks};
 use crate::time::{NO_TIMESTAMP, TimeSignal};
 
 /// What a source says of the parts of its input, among its records.
@@ -196,7 +196,7 @@ impl SplitWatermarks {
     }
 
     /// Follows what the source says of its parts.
-    pub fn follow(&mut self, signal: SplitSignal) -> Generated {
+    pub fn follow(&mut self, signal: SplitSignal) -> GeneratedSignals {
         self.awaits_splits &= !matches!(signal, SplitSignal::Among(_) | SplitSignal::Growing(_));
         match signal {
             SplitSignal::Among(count) => {
@@ -204,21 +204,21 @@ impl SplitWatermarks {
                 (1..count)
                     .for_each(|split| self.others.insert(split, Generator::new(self.watermarks, self.idle_after_ms)));
                 self.has_splits = true;
-                Generated::default()
+                GeneratedSignals::default()
             }
             SplitSignal::Growing(count) => self.grow(count),
             SplitSignal::NotBefore { split, time_ms } => {
                 self.update(split, |generator| generator.bound_from_below(time_ms));
-                Generated::default()
+                GeneratedSignals::default()
             }
             SplitSignal::Of(split) => {
                 self.silent.remove(&split);
                 self.turn_to(split);
-                Generated::default()
+                GeneratedSignals::default()
             }
             SplitSignal::Silent(split) => {
                 self.silent.insert(split);
-                Generated::default()
+                GeneratedSignals::default()
             }
             SplitSignal::Ended(split) => self.end(split),
         }
@@ -246,14 +246,14 @@ impl SplitWatermarks {
 
     /// The watermark to emit after the records so far, if there were enough of them since the last one.
     #[inline]
-    pub fn after_records(&mut self) -> Generated {
-        if self.pace.is_due() { self.settle() } else { Generated::default() }
+    pub fn after_records(&mut self) -> GeneratedSignals {
+        if self.pace.is_due() { self.settle() } else { GeneratedSignals::default() }
     }
 
     #[cold]
-    fn settle(&mut self) -> Generated {
+    fn settle(&mut self) -> GeneratedSignals {
         self.pace.settle();
-        if self.awaits_splits { Generated::default() } else { self.combined() }
+        if self.awaits_splits { GeneratedSignals::default() } else { self.combined() }
     }
 
     /// Takes a record of this time, if there is nothing to be said before it and nobody to be held behind it; false leaves it.
@@ -280,7 +280,7 @@ impl SplitWatermarks {
     }
 
     /// A period is over. Time in which records cannot be sent on, or the source may not read, is no sign of there being none.
-    pub fn on_period(&mut self, now_ms: i64, is_available: bool) -> Generated {
+    pub fn on_period(&mut self, now_ms: i64, is_available: bool) -> GeneratedSignals {
         if self.awaits_splits {
             return self.generator.on_period(now_ms, false);
         }
@@ -291,13 +291,13 @@ impl SplitWatermarks {
         });
         if self.pace.end_period() {
             // Records decide when the next watermark is emitted, so that a replay emits the same ones at any speed.
-            return Generated::default();
+            return GeneratedSignals::default();
         }
         self.combined()
     }
 
     /// What is to be told where the user's generator of a part says this.
-    pub fn said(&mut self, split: u32, signal: TimeSignal) -> Generated {
+    pub fn said(&mut self, split: u32, signal: TimeSignal) -> GeneratedSignals {
         self.update(split, |generator| {
             generator.said(signal);
         });
@@ -331,7 +331,7 @@ impl SplitWatermarks {
     }
 
     /// So many parts there are by now: those that are new hold time back, as any that has not begun.
-    fn grow(&mut self, count: u32) -> Generated {
+    fn grow(&mut self, count: u32) -> GeneratedSignals {
         let (watermarks, idle_after_ms) = (self.watermarks, self.idle_after_ms);
         let fresh = || Generator::new(watermarks, idle_after_ms);
         let before = self.growing.replace(count);
@@ -353,7 +353,7 @@ impl SplitWatermarks {
         self.others.insert(std::mem::replace(&mut self.current, split), before);
     }
 
-    fn end(&mut self, split: u32) -> Generated {
+    fn end(&mut self, split: u32) -> GeneratedSignals {
         self.outliers.iter_mut().for_each(|outliers| outliers.end(split));
         if split != self.current {
             self.others.remove(split);
@@ -366,10 +366,10 @@ impl SplitWatermarks {
     }
 
     /// What all parts together have to tell.
-    fn combined(&mut self) -> Generated {
+    fn combined(&mut self) -> GeneratedSignals {
         if self.is_over {
             let has_none = self.growing.is_some();
-            return if has_none { self.told.said(TimeSignal::Idle(true)) } else { Generated::default() };
+            return if has_none { self.told.said(TimeSignal::Idle(true)) } else { GeneratedSignals::default() };
         }
         let Some(least_ms) = self.least_due_ms() else {
             // A jump to the latest of their times would let the clock decide whose next record is late.
@@ -378,9 +378,9 @@ impl SplitWatermarks {
         self.told.said(TimeSignal::Idle(false)).and(self.tell(least_ms))
     }
 
-    fn tell(&mut self, timestamp_ms: i64) -> Generated {
+    fn tell(&mut self, timestamp_ms: i64) -> GeneratedSignals {
         if timestamp_ms == NO_TIMESTAMP {
-            return Generated::default();
+            return GeneratedSignals::default();
         }
         self.told.said(TimeSignal::Watermark(timestamp_ms))
     }

@@ -37,7 +37,7 @@ impl Window {
 
 /// Windows of one size, of which one begins every `slide_ms`; or windows of a calendar, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
+pub struct AlignedWindows {
     size_ms: i64,
     slide_ms: i64,
     offset_ms: i64,
@@ -46,7 +46,7 @@ pub struct Grid {
     calendar: Option<Calendar<Tz>>,
 }
 
-impl Grid {
+impl AlignedWindows {
     /// Windows of `size_ms` that begin at `offset_ms` past each multiple of `slide_ms`.
     pub fn new(size_ms: i64, slide_ms: i64, offset_ms: i64) -> Result<Self, TaskError> {
         if size_ms <= 0 || slide_ms <= 0 || offset_ms.checked_abs().is_none_or(|offset| offset >= slide_ms) {
@@ -216,20 +216,20 @@ mod tests {
 
     #[test]
     fn windows_are_aligned_to_the_epoch_also_before_it() {
-        let five = Grid::new(5, 5, 0).unwrap();
+        let five = AlignedWindows::new(5, 5, 0).unwrap();
         for (at, expected) in [(0, window(0, 5)), (4, window(0, 5)), (5, window(5, 10)), (-1, window(-5, 0))] {
             assert_eq!(five.last_window_of(at), Some(expected));
         }
-        assert_eq!(Grid::new(5, 5, 2).unwrap().last_window_of(1), Some(window(-3, 2)));
-        assert_eq!(Grid::new(5, 5, -1).unwrap().last_window_of(4), Some(window(4, 9)));
+        assert_eq!(AlignedWindows::new(5, 5, 2).unwrap().last_window_of(1), Some(window(-3, 2)));
+        assert_eq!(AlignedWindows::new(5, 5, -1).unwrap().last_window_of(4), Some(window(4, 9)));
     }
 
     #[test]
     fn a_time_is_in_all_windows_that_overlap_there_and_in_none_between_windows_with_gaps() {
-        let overlapping = Grid::new(10, 4, 0).unwrap();
+        let overlapping = AlignedWindows::new(10, 4, 0).unwrap();
         assert_eq!(overlapping.windows_of(9).collect::<Vec<_>>(), [window(0, 10), window(4, 14), window(8, 18)]);
         assert_eq!(overlapping.windows_of(10).collect::<Vec<_>>(), [window(4, 14), window(8, 18)]);
-        let with_gaps = Grid::new(2, 5, 0).unwrap();
+        let with_gaps = AlignedWindows::new(2, 5, 0).unwrap();
         assert_eq!(with_gaps.windows_of(6).collect::<Vec<_>>(), [window(5, 7)]);
         assert_eq!(with_gaps.windows_of(7).count(), 0);
     }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn windows_of_a_calendar_with_too_large_an_offset_are_refused() {
         for (count, offset_ms) in [(0, 0), (1, 86_400_000), (1, -1)] {
-            let refused = Grid::of_calendar(Tz::UTC, (CalendarUnit::Day, count), offset_ms);
+            let refused = AlignedWindows::of_calendar(Tz::UTC, (CalendarUnit::Day, count), offset_ms);
             assert!(matches!(refused, Err(TaskError::Config(_))), "{count} {offset_ms}");
         }
     }
@@ -245,7 +245,10 @@ mod tests {
     #[test]
     fn a_window_without_size_or_with_too_large_an_offset_is_refused() {
         for (size, slide, offset) in [(0, 1, 0), (-1, 1, 0), (5, 0, 0), (5, 5, 5), (5, 5, -5), (5, 5, i64::MIN)] {
-            assert!(matches!(Grid::new(size, slide, offset), Err(TaskError::Config(_))), "{size} {slide} {offset}");
+            assert!(
+                matches!(AlignedWindows::new(size, slide, offset), Err(TaskError::Config(_))),
+                "{size} {slide} {offset}"
+            );
         }
     }
 
@@ -256,8 +259,8 @@ mod tests {
             at in -4_000_000_000_000i64..4_000_000_000_000, near in -200_000_000i64..200_000_000, hour in 0i64..24, count in 1u32..4,
         ) {
             let (hour_ms, day_ms) = (3_600_000, 86_400_000);
-            let days = Grid::of_calendar(Tz::UTC, (CalendarUnit::Day, count), hour * hour_ms).unwrap();
-            let fixed = Grid::new(day_ms * i64::from(count), day_ms * i64::from(count), hour * hour_ms).unwrap();
+            let days = AlignedWindows::of_calendar(Tz::UTC, (CalendarUnit::Day, count), hour * hour_ms).unwrap();
+            let fixed = AlignedWindows::new(day_ms * i64::from(count), day_ms * i64::from(count), hour * hour_ms).unwrap();
             prop_assert_eq!(days.last_window_of(at), fixed.last_window_of(at));
             prop_assert_eq!(days.windows_of(at).collect::<Vec<_>>(), fixed.windows_of(at).collect::<Vec<_>>());
             prop_assert_eq!(days.window_at_or_after(at), fixed.window_at_or_after(at));
@@ -271,7 +274,7 @@ mod tests {
 
         #[test]
         fn windows_of_a_time_are_those_that_have_it(at in -1000i64..1000, size in 1i64..50, slide in 1i64..50, offset in 0i64..50) {
-            let grid = Grid::new(size, slide, offset % slide).unwrap();
+            let grid = AlignedWindows::new(size, slide, offset % slide).unwrap();
             let expected: Vec<_> = (-2000i64..2000)
                 .filter(|start| (start - offset % slide).rem_euclid(slide) == 0 && (*start..start + size).contains(&at))
                 .map(|start| window(start, start + size))
@@ -287,7 +290,7 @@ mod tests {
         fn whether_a_slice_has_a_time_in_it_needs_no_division(
             (at, near) in (any::<i64>(), -100i64..100), size in prop_oneof![1i64..60, 1..i64::MAX], offset in 0i64..50,
         ) {
-            let grid = Grid::new(size, size, offset % size).unwrap();
+            let grid = AlignedWindows::new(size, size, offset % size).unwrap();
             let other = at.saturating_add(near);
             let slice = grid.slice_of(at);
             prop_assert!(!grid.is_in_slice(other, slice) || grid.slice_of(other) == slice);
@@ -299,8 +302,8 @@ mod tests {
             start in any::<i64>(), steps in prop::collection::vec(-3i64..40, 1..200), size in prop_oneof![1i64..5000, 1..i64::MAX],
             in_days in any::<bool>(),
         ) {
-            let days = Grid::of_calendar(Tz::UTC, (CalendarUnit::Day, 1), 0).unwrap();
-            let grid = if in_days { days } else { Grid::new(size, size, 0).unwrap() };
+            let days = AlignedWindows::of_calendar(Tz::UTC, (CalendarUnit::Day, 1), 0).unwrap();
+            let grid = if in_days { days } else { AlignedWindows::new(size, size, 0).unwrap() };
             let times: Vec<i64> = steps.iter().scan(start, |at, step| { *at = at.saturating_add(*step); Some(*at) }).collect();
             let slice = grid.slice_of(times[0]);
             let expected = times.iter().take_while(|at| grid.is_in_slice(**at, slice)).count();
@@ -309,7 +312,7 @@ mod tests {
 
         #[test]
         fn no_time_is_beyond_the_grid(at in any::<i64>(), size in 1..i64::MAX, slide in 1..i64::MAX) {
-            let grid = Grid::new(size, slide, 0).unwrap();
+            let grid = AlignedWindows::new(size, slide, 0).unwrap();
             for window in grid.windows_of(at).take(3) {
                 prop_assert!(window.start_ms <= at && at <= window.max_ms());
             }

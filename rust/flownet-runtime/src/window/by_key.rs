@@ -6,7 +6,7 @@
 //!   told of every time it asked for, once.
 
 use super::assign::Window;
-use super::trigger::{BuiltIn, Kept, TriggerResult};
+use super::trigger::{BuiltIn, TriggerProgress, TriggerResult};
 use crate::error::TaskError;
 use crate::snapshot::{Input, put_signed};
 use crate::varint::put_varint;
@@ -28,7 +28,7 @@ pub struct Cell<V, T> {
     pub value: V,
     /// What a trigger of the user keeps.
     pub kept: T,
-    built_in: Kept,
+    built_in: TriggerProgress,
     /// Times that a trigger of the user asked for, for each clock.
     timers: [Vec<i64>; 2],
 }
@@ -63,7 +63,7 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
                 window,
                 value: V::default(),
                 kept: T::default(),
-                built_in: Kept::default(),
+                built_in: TriggerProgress::default(),
                 timers: [vec![], vec![]],
             };
             self.cells.insert(at, cell);
@@ -101,7 +101,7 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
             merge(cell, other)?;
         }
         if is_new {
-            let kept = Kept::default();
+            let kept = TriggerProgress::default();
             built_in.on_merge(&mut cell.built_in, kept, cover.max_ms());
         }
         Ok(from)
@@ -166,7 +166,7 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
                     .broken(format_args!("a window {window:?} that is out of order or has no length"))
                     .into());
             }
-            let built_in = Kept::read(input)?;
+            let built_in = TriggerProgress::read(input)?;
             let mut timers = [vec![], vec![]];
             for timers in &mut timers {
                 for _ in 0..input.varint()? {
@@ -194,7 +194,7 @@ impl<V, T> Cell<V, T> {
     #[inline]
     pub fn lengthen(&mut self, end_ms: i64) {
         self.window.end_ms = self.window.end_ms.max(end_ms);
-        self.built_in = Kept::at(self.window.max_ms());
+        self.built_in = TriggerProgress::at(self.window.max_ms());
     }
 
     /// A record has come, which the built-in trigger is told of.

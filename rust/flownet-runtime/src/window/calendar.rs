@@ -1,6 +1,6 @@
 //! Days, weeks and months of a time zone, as pieces of event time.
 //!
-//! [`Grid`](super::Grid) cuts time by them for windows, and `flownet-rows` truncates times by them. Pieces follow each other
+//! [`AlignedWindows`](super::AlignedWindows) cuts time by them for windows, and `flownet-rows` truncates times by them. Pieces follow each other
 //! without a gap. They are as long as clocks of the zone make them: the day on which clocks go forward has 23 hours, as a
 //! rule.
 //!

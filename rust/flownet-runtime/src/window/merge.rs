@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 
 use super::pane::Pane;
 use crate::error::TaskError;
-use crate::state::{Held, OfSlice, Spill, Values};
+use crate::state::{KeyEntry, OfSlice, Spill, Values};
 
 /// Goes through the parts of a window.
 pub(crate) struct Merge<'a, V> {
@@ -20,10 +20,10 @@ pub(crate) struct Merge<'a, V> {
 }
 
 struct Slice<'a, V> {
-    held: IntoIter<(u16, &'a [u8], &'a Held<V>)>,
+    held: IntoIter<(u16, &'a [u8], &'a KeyEntry<V>)>,
     on_disk: OfSlice<'a>,
     /// The values of what comes next.
-    next: (Option<&'a Held<V>>, Option<Held<V>>),
+    next: (Option<&'a KeyEntry<V>>, Option<KeyEntry<V>>),
 }
 
 /// What one slice has of a key.
@@ -34,13 +34,13 @@ pub(crate) struct PartOf<'a, V> {
 }
 
 enum Value<'a, V> {
-    Held(&'a Held<V>),
-    Read(Held<V>),
+    Held(&'a KeyEntry<V>),
+    Read(KeyEntry<V>),
 }
 
 impl<V> PartOf<'_, V> {
     /// The value of the slice.
-    pub(crate) fn held(&self) -> &Held<V> {
+    pub(crate) fn held(&self) -> &KeyEntry<V> {
         match &self.value {
             Value::Held(held) => held,
             Value::Read(held) => held,
@@ -52,7 +52,7 @@ impl<'a, V> Merge<'a, V> {
     /// Of these slices, which come in order of time.
     pub(crate) fn new(
         spill: &'a Spill,
-        slices: impl Iterator<Item = &'a (i64, Pane<Held<V>>)>,
+        slices: impl Iterator<Item = &'a (i64, Pane<KeyEntry<V>>)>,
         values: &impl Values<V>,
     ) -> Result<Self, TaskError> {
         let mut merge = Self { spill, slices: Vec::new(), next: BinaryHeap::new(), last: None };

@@ -14,12 +14,12 @@ mod rolling;
 mod sliced;
 mod trigger;
 
-pub use self::assign::{Grid, Window};
+pub use self::assign::{AlignedWindows, Window};
 pub use self::by_key::{Cell, WindowsOfKey};
 pub use self::calendar::{Calendar, CalendarUnit, first_instant, second_instant, shown_ms};
 pub(crate) use self::merge::{Merge, PartOf, key_of};
 pub use self::pane::Pane;
-pub use self::rolling::{Part, Rolling, Sums};
-pub(crate) use self::sliced::Kept;
-pub use self::sliced::{Added, SlicedWindows};
+pub use self::rolling::{RollingWindow, SliceRole, Sums};
+pub(crate) use self::sliced::SliceEntry;
+pub use self::sliced::{SlicePlacement, SlicedWindows};
 pub use self::trigger::{BuiltIn, TriggerResult};

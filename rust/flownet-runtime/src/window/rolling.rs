@@ -27,12 +27,12 @@ pub trait Sums<V> {
     fn take_out(&self, from: &mut V, part: &V) -> bool;
 
     /// What a value is.
-    fn part(&self, value: &V) -> Part;
+    fn part(&self, value: &V) -> SliceRole;
 }
 
 /// What the value of a slice is, as part of a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SliceRole {
     /// A number that may be taken out again.
     Exact,
     /// Anything else that stays as it is.
@@ -43,17 +43,17 @@ pub enum Part {
 
 /// The values of one window, by key.
 #[derive(Debug)]
-pub struct Rolling<V> {
+pub struct RollingWindow<V> {
     /// The slices that begin from here on, before `end_ms`, are in it.
     from_ms: i64,
     end_ms: i64,
-    keys: Pane<Whole<V>>,
+    keys: Pane<WindowTotal<V>>,
     /// Keys to put together anew.
     stale: Pane<()>,
 }
 
 #[derive(Debug)]
-struct Whole<V> {
+struct WindowTotal<V> {
     value: V,
     /// Slices that have the key, and how many of them are not exact.
     slices: u32,
@@ -63,7 +63,7 @@ struct Whole<V> {
 
 type Slices<V> = VecDeque<(i64, Pane<V>)>;
 
-impl<V> Rolling<V> {
+impl<V> RollingWindow<V> {
     /// No window yet.
     pub fn new() -> Self {
         Self { from_ms: i64::MIN, end_ms: i64::MIN, keys: Pane::default(), stale: Pane::default() }
@@ -106,9 +106,9 @@ impl<V> Rolling<V> {
 
     /// Hands out all keys with their values, in an order that depends on nothing but the keys and how they came. `give` says
     /// what the value is now that it was given out.
-    pub fn each<E>(&mut self, mut give: impl FnMut(&[u8], &mut V) -> Result<Part, E>) -> Result<(), E> {
+    pub fn each<E>(&mut self, mut give: impl FnMut(&[u8], &mut V) -> Result<SliceRole, E>) -> Result<(), E> {
         for (key, hash, whole) in self.keys.entries_mut() {
-            if give(key, &mut whole.value)? == Part::Shared && !std::mem::replace(&mut whole.is_stale, true) {
+            if give(key, &mut whole.value)? == SliceRole::Shared && !std::mem::replace(&mut whole.is_stale, true) {
                 self.stale.value_of(key, hash, || ());
             }
         }
@@ -132,7 +132,7 @@ impl<V> Rolling<V> {
 
     fn take_in<S: Sums<V>>(&mut self, slice: &Pane<V>, sums: &mut S) -> Result<(), S::Error> {
         for (key, hash, part) in slice.entries() {
-            let whole = self.keys.value_of(key, hash, || Whole::new(sums.empty(part)));
+            let whole = self.keys.value_of(key, hash, || WindowTotal::new(sums.empty(part)));
             if !whole.is_stale {
                 whole.add(part, sums)?;
             }
@@ -145,7 +145,7 @@ impl<V> Rolling<V> {
             let Some(whole) = self.keys.get_mut(key, hash).filter(|whole| !whole.is_stale) else { continue };
             let was_exact = whole.inexact == 0;
             whole.slices -= 1;
-            whole.inexact -= u32::from(sums.part(part) != Part::Exact);
+            whole.inexact -= u32::from(sums.part(part) != SliceRole::Exact);
             if whole.slices == 0 {
                 self.keys.remove(key, hash);
             } else if !(was_exact && sums.take_out(&mut whole.value, part)) {
@@ -161,7 +161,7 @@ impl<V> Rolling<V> {
             self.keys.remove(key, hash);
             for (_, slice) in within(slices, self.from_ms, self.end_ms) {
                 let Some(part) = slice.get(key, hash) else { continue };
-                self.keys.value_of(key, hash, || Whole::new(sums.empty(part))).add(part, sums)?;
+                self.keys.value_of(key, hash, || WindowTotal::new(sums.empty(part))).add(part, sums)?;
             }
         }
         Ok(())
@@ -180,13 +180,13 @@ impl<V> Rolling<V> {
     }
 }
 
-impl<V> Default for Rolling<V> {
+impl<V> Default for RollingWindow<V> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<V> Whole<V> {
+impl<V> WindowTotal<V> {
     fn new(value: V) -> Self {
         Self { value, slices: 0, inexact: 0, is_stale: false }
     }
@@ -194,7 +194,7 @@ impl<V> Whole<V> {
     fn add<S: Sums<V>>(&mut self, part: &V, sums: &mut S) -> Result<(), S::Error> {
         sums.add(&mut self.value, part)?;
         self.slices += 1;
-        self.inexact += u32::from(sums.part(part) != Part::Exact);
+        self.inexact += u32::from(sums.part(part) != SliceRole::Exact);
         Ok(())
     }
 }
@@ -210,8 +210,8 @@ mod tests {
     use flownet_core::keygroup::hash_key;
     use proptest::prelude::*;
 
-    use super::super::assign::Grid;
-    use super::super::sliced::{Added, SlicedWindows};
+    use super::super::assign::AlignedWindows;
+    use super::super::sliced::{SlicePlacement, SlicedWindows};
     use super::*;
 
     /// Texts, which tell in which order they were put together. Those that end in `!` are not exact, in `?` shared.
@@ -239,18 +239,18 @@ mod tests {
             true
         }
 
-        fn part(&self, value: &String) -> Part {
+        fn part(&self, value: &String) -> SliceRole {
             match value.chars().last() {
-                Some('!') => Part::Fixed,
-                Some('?') => Part::Shared,
-                _ => Part::Exact,
+                Some('!') => SliceRole::Fixed,
+                Some('?') => SliceRole::Shared,
+                _ => SliceRole::Exact,
             }
         }
     }
 
-    type Shown = (i64, String, String);
+    type ShownValue = (i64, String, String);
 
-    fn anew(windows: &SlicedWindows<String>, window: Window) -> Vec<Shown> {
+    fn anew(windows: &SlicedWindows<String>, window: Window) -> Vec<ShownValue> {
         let mut whole: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
         for (_, slice) in windows.slices_of(window) {
             for (key, _, part) in slice.entries() {
@@ -261,13 +261,13 @@ mod tests {
         whole.into_iter().map(|(key, value)| (window.start_ms, key, value)).collect()
     }
 
-    fn rolled(rolling: &mut Rolling<String>, windows: &SlicedWindows<String>, window: Window) -> Vec<Shown> {
+    fn rolled(rolling: &mut RollingWindow<String>, windows: &SlicedWindows<String>, window: Window) -> Vec<ShownValue> {
         rolling.roll_to(window, windows.slices(), &mut Texts).expect("texts can be put together");
         let mut shown = Vec::new();
         let given = rolling.each(|key, value| {
             shown.push((window.start_ms, String::from_utf8(key.to_vec()).expect("a key of the test"), value.clone()));
             let part = Texts.part(value);
-            if part == Part::Shared {
+            if part == SliceRole::Shared {
                 // Whoever got it changes it.
                 value.insert_str(0, "changed");
             }
@@ -284,13 +284,13 @@ mod tests {
             steps in proptest::collection::vec((0u8..4, 0i64..200, "[abc][!?]?", any::<bool>()), 0..250),
             (size, slide, lateness) in (1i64..40, 1i64..20, prop_oneof![Just(0i64), 0i64..60]),
         ) {
-            let mut windows = SlicedWindows::new(Grid::new(size, slide, 0).expect("a grid"), lateness);
-            let mut rolling = Rolling::new();
+            let mut windows = SlicedWindows::new(AlignedWindows::new(size, slide, 0).expect("a grid"), lateness);
+            let mut rolling = RollingWindow::new();
             for (key, at, text, is_time) in steps {
                 if !is_time {
                     let key = key.to_string();
                     let hash = hash_key(key.as_bytes());
-                    if let Added::Open(value) | Added::FiredBefore(value) = windows.add(key.as_bytes(), hash, at, String::new) {
+                    if let SlicePlacement::Open(value) | SlicePlacement::FiredBefore(value) = windows.add(key.as_bytes(), hash, at, String::new) {
                         value.insert_str(0, &text);
                         rolling.touch(key.as_bytes(), hash, at);
                     }

@@ -15,14 +15,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::assign::{Grid, Window};
+use super::assign::{AlignedWindows, Window};
 use super::pane::Pane;
-use crate::state::{Base, Changes, Held, Idle, Resident};
+use crate::state::{Base, Changes, IdleKey, KeyEntry, Resident};
 
 /// One value for each key and slice.
 #[derive(Debug)]
 pub struct SlicedWindows<V> {
-    grid: Grid,
+    grid: AlignedWindows,
     lateness_ms: i64,
     clock_ms: i64,
     /// All windows that were due by then have fired.
@@ -35,11 +35,11 @@ pub struct SlicedWindows<V> {
 }
 
 /// A value with where its slice begins, its key, and the hash of that.
-pub(crate) type Kept<'a, V> = (i64, &'a [u8], u32, &'a V);
+pub(crate) type SliceEntry<'a, V> = (i64, &'a [u8], u32, &'a V);
 
 /// Where a record belongs.
 #[derive(Debug)]
-pub enum Added<'a, V> {
+pub enum SlicePlacement<'a, V> {
     /// To this value.
     Open(&'a mut V),
     /// To this value; and some of its windows have fired already, and fire [again](SlicedWindows::firing_again).
@@ -51,7 +51,7 @@ pub enum Added<'a, V> {
 }
 
 /// The slice of a record.
-enum Place {
+enum RecordSlice {
     At(usize),
     Between,
     Late,
@@ -59,7 +59,7 @@ enum Place {
 
 impl<V> SlicedWindows<V> {
     /// No open windows.
-    pub fn new(grid: Grid, lateness_ms: i64) -> Self {
+    pub fn new(grid: AlignedWindows, lateness_ms: i64) -> Self {
         Self {
             grid,
             lateness_ms,
@@ -72,7 +72,7 @@ impl<V> SlicedWindows<V> {
     }
 
     /// What the windows are.
-    pub fn grid(&self) -> &Grid {
+    pub fn grid(&self) -> &AlignedWindows {
         &self.grid
     }
 
@@ -85,21 +85,27 @@ impl<V> SlicedWindows<V> {
     ///
     /// `hash` is the key's hash, which the caller already has.
     #[inline]
-    pub fn add(&mut self, key: &[u8], hash: u32, timestamp_ms: i64, default: impl FnOnce() -> V) -> Added<'_, V> {
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        hash: u32,
+        timestamp_ms: i64,
+        default: impl FnOnce() -> V,
+    ) -> SlicePlacement<'_, V> {
         // Nearly all records are of the newest slice, and far from late.
         let at = match self.slices.back() {
             Some((newest, _)) if self.grid.is_in_slice(timestamp_ms, *newest) => self.slices.len() - 1,
             _ => match self.place_for(timestamp_ms, self.clock_ms) {
-                Place::At(at) => at,
-                Place::Between => return Added::Between,
-                Place::Late => return Added::Late,
+                RecordSlice::At(at) => at,
+                RecordSlice::Between => return SlicePlacement::Between,
+                RecordSlice::Late => return SlicePlacement::Late,
             },
         };
         // Without lateness no window fires twice.
         let fired_before =
             self.lateness_ms > 0 && self.clock_ms != i64::MIN && self.has_fired(timestamp_ms, self.clock_ms);
         let value = self.touch(at, key, hash, default);
-        if fired_before { Added::FiredBefore(value) } else { Added::Open(value) }
+        if fired_before { SlicePlacement::FiredBefore(value) } else { SlicePlacement::Open(value) }
     }
 
     /// The same for a key for which time has come further, to `clock_ms`.
@@ -110,15 +116,15 @@ impl<V> SlicedWindows<V> {
         (key, hash): (&[u8], u32),
         timestamp_ms: i64,
         default: impl FnOnce() -> V,
-    ) -> Added<'_, V> {
+    ) -> SlicePlacement<'_, V> {
         let at = match self.place_for(timestamp_ms, clock_ms) {
-            Place::At(at) => at,
-            Place::Between => return Added::Between,
-            Place::Late => return Added::Late,
+            RecordSlice::At(at) => at,
+            RecordSlice::Between => return SlicePlacement::Between,
+            RecordSlice::Late => return SlicePlacement::Late,
         };
         let fired_before = self.has_fired(timestamp_ms, clock_ms);
         let value = self.touch(at, key, hash, default);
-        if fired_before { Added::FiredBefore(value) } else { Added::Open(value) }
+        if fired_before { SlicePlacement::FiredBefore(value) } else { SlicePlacement::Open(value) }
     }
 
     #[inline]
@@ -256,7 +262,7 @@ impl<V> SlicedWindows<V> {
     }
 
     /// Values in memory that were touched since a snapshot; none if these are more than `most`.
-    pub(crate) fn touched_since(&self, base: Base, most: usize) -> Option<Vec<Kept<'_, V>>> {
+    pub(crate) fn touched_since(&self, base: Base, most: usize) -> Option<Vec<SliceEntry<'_, V>>> {
         let touched = self.slices.iter().flat_map(|(start_ms, pane)| {
             pane.touched_since(base).map(|(key, hash, value)| (*start_ms, key, hash, value))
         });
@@ -265,7 +271,7 @@ impl<V> SlicedWindows<V> {
     }
 
     /// Values in memory, slice by slice.
-    pub(crate) fn all(&self) -> impl Iterator<Item = Kept<'_, V>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = SliceEntry<'_, V>> {
         self.slices
             .iter()
             .flat_map(|(start_ms, pane)| pane.entries().map(|(key, hash, value)| (*start_ms, key, hash, value)))
@@ -302,11 +308,11 @@ impl<V> SlicedWindows<V> {
         first.max_ms() <= clock_ms && self.firing_again(timestamp_ms, clock_ms).next().is_some()
     }
 
-    fn place_for(&mut self, timestamp_ms: i64, clock_ms: i64) -> Place {
+    fn place_for(&mut self, timestamp_ms: i64, clock_ms: i64) -> RecordSlice {
         match self.grid.last_window_of(timestamp_ms) {
-            None => Place::Between,
-            Some(last) if self.is_over(last, clock_ms) => Place::Late,
-            Some(_) => Place::At(self.place_of(self.grid.slice_of(timestamp_ms))),
+            None => RecordSlice::Between,
+            Some(last) if self.is_over(last, clock_ms) => RecordSlice::Late,
+            Some(_) => RecordSlice::At(self.place_of(self.grid.slice_of(timestamp_ms))),
         }
     }
 
@@ -333,15 +339,15 @@ impl<V> SlicedWindows<V> {
     }
 }
 
-impl<V> Resident<V> for SlicedWindows<Held<V>> {
-    const ENTRY_BYTES: usize = Pane::<Held<V>>::ENTRY_BYTES;
+impl<V> Resident<V> for SlicedWindows<KeyEntry<V>> {
+    const ENTRY_BYTES: usize = Pane::<KeyEntry<V>>::ENTRY_BYTES;
 
     fn held(&self) -> usize {
         self.held
     }
 
     /// The newest are like those that come.
-    fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a Held<V>)>
+    fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a KeyEntry<V>)>
     where
         V: 'a,
     {
@@ -349,13 +355,13 @@ impl<V> Resident<V> for SlicedWindows<Held<V>> {
     }
 
     /// From the oldest on, which no records go to any more, as a rule.
-    fn take_idle(&mut self, most: usize) -> Vec<Idle<V>> {
+    fn take_idle(&mut self, most: usize) -> Vec<IdleKey<V>> {
         let mut idle = Vec::new();
         // Twice, as in the first round all may have been touched.
         for _ in 0..2 {
             for (start_ms, pane) in &mut self.slices {
                 pane.take_idle(most - idle.len(), |hash, touched, key, held| {
-                    idle.push(Idle { slice_ms: Some(*start_ms), hash, taken: touched.taken(), key, held });
+                    idle.push(IdleKey { slice_ms: Some(*start_ms), hash, taken: touched.taken(), key, held });
                 });
             }
         }
@@ -378,20 +384,20 @@ mod tests {
     use super::*;
 
     fn windows(size_ms: i64, slide_ms: i64, lateness_ms: i64) -> SlicedWindows<u32> {
-        SlicedWindows::new(Grid::new(size_ms, slide_ms, 0).unwrap(), lateness_ms)
+        SlicedWindows::new(AlignedWindows::new(size_ms, slide_ms, 0).unwrap(), lateness_ms)
     }
 
     fn count(windows: &mut SlicedWindows<u32>, key: &str, at_ms: i64) -> bool {
         match windows.add(key.as_bytes(), hash_key(key.as_bytes()), at_ms, || 0) {
-            Added::Open(value) | Added::FiredBefore(value) => *value += 1,
-            Added::Late | Added::Between => return false,
+            SlicePlacement::Open(value) | SlicePlacement::FiredBefore(value) => *value += 1,
+            SlicePlacement::Late | SlicePlacement::Between => return false,
         }
         true
     }
 
-    type Shown = (i64, String, u32);
+    type ShownEntry = (i64, String, u32);
 
-    fn put_together(windows: &mut SlicedWindows<u32>, window: Window) -> Vec<Shown> {
+    fn put_together(windows: &mut SlicedWindows<u32>, window: Window) -> Vec<ShownEntry> {
         let merged = windows.take(window).unwrap_or_else(|| {
             let mut merged = Pane::default();
             for (_, slice) in windows.slices_of(window) {
@@ -407,7 +413,7 @@ mod tests {
             .collect()
     }
 
-    fn fire(windows: &mut SlicedWindows<u32>, clock_ms: i64) -> Vec<Shown> {
+    fn fire(windows: &mut SlicedWindows<u32>, clock_ms: i64) -> Vec<ShownEntry> {
         windows.advance(clock_ms);
         let mut fired = Vec::new();
         while let Some(window) = windows.next_due() {
@@ -451,12 +457,15 @@ mod tests {
         count(&mut windows, "a", 12);
         assert_eq!(fire(&mut windows, 20), [(0, "a".into(), 1)]);
         let added = windows.add(b"a", hash_key(b"a"), 13, || 0);
-        assert!(matches!(added, Added::FiredBefore(_)));
+        assert!(matches!(added, SlicePlacement::FiredBefore(_)));
         assert_eq!(windows.firing_again(13, 20).map(|window| window.start_ms).collect::<Vec<_>>(), [0]);
         assert_eq!(fire(&mut windows, 24), []);
-        assert!(matches!(windows.add(b"a", hash_key(b"a"), 13, || 0), Added::Open(_)), "of the next window still");
+        assert!(
+            matches!(windows.add(b"a", hash_key(b"a"), 13, || 0), SlicePlacement::Open(_)),
+            "of the next window still"
+        );
         assert_eq!(fire(&mut windows, 34).len(), 1);
-        assert!(matches!(windows.add(b"a", hash_key(b"a"), 13, || 0), Added::Late));
+        assert!(matches!(windows.add(b"a", hash_key(b"a"), 13, || 0), SlicePlacement::Late));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub enum BuiltIn {
 
 /// What a built-in trigger keeps for a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct TriggerProgress {
     /// Records since it fired last.
     records: u64,
     /// When it fires next.
@@ -44,7 +44,13 @@ pub(super) struct Kept {
 
 impl BuiltIn {
     /// A record has come to a window whose last millisecond is `max_ms`, at `clock_ms` of the window's clock.
-    pub(super) fn on_record(self, kept: &mut Kept, max_ms: i64, timestamp_ms: i64, clock_ms: i64) -> TriggerResult {
+    pub(super) fn on_record(
+        self,
+        kept: &mut TriggerProgress,
+        max_ms: i64,
+        timestamp_ms: i64,
+        clock_ms: i64,
+    ) -> TriggerResult {
         let is_over = max_ms <= clock_ms;
         match self {
             // Now, and not once more when the clock moves.
@@ -78,7 +84,7 @@ impl BuiltIn {
     }
 
     /// The clock has come to what `next_ms` said.
-    pub(super) fn on_time(self, kept: &mut Kept, max_ms: i64, time_ms: i64) -> TriggerResult {
+    pub(super) fn on_time(self, kept: &mut TriggerProgress, max_ms: i64, time_ms: i64) -> TriggerResult {
         let Some(due_ms) = kept.next_ms.take_if(|next_ms| *next_ms <= time_ms) else { return TriggerResult::CONTINUE };
         if let Self::Every(interval_ms) = self
             && due_ms < max_ms
@@ -90,7 +96,7 @@ impl BuiltIn {
     }
 
     /// Two windows have become one that ends at `max_ms`.
-    pub(super) fn on_merge(self, kept: &mut Kept, other: Kept, max_ms: i64) {
+    pub(super) fn on_merge(self, kept: &mut TriggerProgress, other: TriggerProgress, max_ms: i64) {
         kept.records += other.records;
         kept.next_ms = match self {
             Self::AtEnd => Some(max_ms),
@@ -99,7 +105,7 @@ impl BuiltIn {
     }
 }
 
-impl Kept {
+impl TriggerProgress {
     /// It fires then, and has kept nothing else.
     pub(super) fn at(next_ms: i64) -> Self {
         Self { records: 0, next_ms: Some(next_ms) }

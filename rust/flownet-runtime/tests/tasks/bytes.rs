@@ -6,7 +6,8 @@ use flownet_core::Target;
 use flownet_core::keygroup::hash_key;
 use flownet_core::record::writer::Emit;
 use flownet_runtime::operator::{
-    Entry, Exit, Flow, Fold, KeyedRecord, Kind, Leaving, Link, Links, Medium, OperatorChain, Source, Stage, put_stamp,
+    Collector, Entry, Fold, KeyedRecord, Kind, Link, Links, OperatorChain, OutputEdge, OutputSerializer, RecordFormat,
+    Source, Stage, put_stamp,
 };
 use flownet_runtime::snapshot::{Input, Snapshot};
 use flownet_runtime::varint::put_varint;
@@ -16,11 +17,11 @@ use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 /// Needs nothing to work on records.
 pub(crate) struct Bytes;
 
-impl Medium for Bytes {
+impl RecordFormat for Bytes {
     type Token<'m> = ();
     type Record<'m> = Vec<u8>;
     type Info = &'static str;
-    type Exit = BytesExit;
+    type Serializer = BytesExit;
 
     fn open(&mut self) -> Result<(), TaskError> {
         Ok(())
@@ -66,7 +67,7 @@ pub(crate) struct BytesExit {
     pub(crate) key_bytes: Option<usize>,
 }
 
-impl Exit<Bytes> for BytesExit {
+impl OutputSerializer<Bytes> for BytesExit {
     fn emit(&mut self, (): (), record: &Vec<u8>, stamp: Option<i64>, out: &mut Outputs) -> Result<(), TaskError> {
         let mut bytes = Vec::new();
         if let Some(stamp) = stamp {
@@ -110,7 +111,7 @@ pub(crate) fn looping_chain(
 ) -> OperatorChain<Bytes> {
     let mut links = Links::default();
     links.add(None, Link::new(flownet_runtime::operator::Target::Exit(0), false));
-    let exits = vec![Leaving::new(exit, 0, false).in_iteration(true)];
+    let exits = vec![OutputEdge::new(exit, 0, false).in_iteration(true)];
     let stage = Stage::new("stage", kind, links, None);
     OperatorChain::new(Bytes, vec![stage], exits, entries.into_iter().collect(), None).unwrap()
 }
@@ -126,7 +127,7 @@ pub(crate) fn chain_of(
     if exit.is_some() {
         links.add(None, Link::new(flownet_runtime::operator::Target::Exit(0), false));
     }
-    let exits = exit.into_iter().map(|(exit, stamps)| Leaving::new(exit, 0, stamps)).collect();
+    let exits = exit.into_iter().map(|(exit, stamps)| OutputEdge::new(exit, 0, stamps)).collect();
     let stage = Stage::new("stage", kind, links, None).with_state_of(uid.to_owned());
     OperatorChain::new(Bytes, vec![stage], exits, entries.into_iter().collect(), None).unwrap()
 }
@@ -151,11 +152,11 @@ impl Source<Bytes> for Script {
         Ok(())
     }
 
-    fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm, Bytes>) -> Result<SourceStatus, TaskError> {
+    fn emit<'m>(&mut self, collector: &mut Collector<'_, 'm, Bytes>) -> Result<SourceStatus, TaskError> {
         for step in self.steps.drain(..) {
             match step {
-                Step::Record(key, at_ms) => flow.emit_at(at_ms, vec![key])?,
-                Step::Watermark(at_ms) => flow.emit_time(flownet_runtime::time::TimeSignal::Watermark(at_ms))?,
+                Step::Record(key, at_ms) => collector.emit_at(at_ms, vec![key])?,
+                Step::Watermark(at_ms) => collector.emit_time(flownet_runtime::time::TimeSignal::Watermark(at_ms))?,
             }
         }
         let silent = SourceStatus::Idle { wake_after: Duration::from_secs(3600) };
@@ -168,9 +169,9 @@ impl Source<Bytes> for Script {
 }
 
 /// Counts records; a result is the window's start, the key and the count.
-pub(crate) struct Counting;
+pub(crate) struct CountingFold;
 
-impl Fold<Bytes> for Counting {
+impl Fold<Bytes> for CountingFold {
     type Value = u64;
 
     fn absorb(&self, _: &KeyedRecord<'_>, count: &mut u64) -> bool {
@@ -210,17 +211,22 @@ impl Fold<Bytes> for Counting {
         window: Window,
         key: &[u8],
         count: &mut u64,
-        flow: &mut Flow<'_, '_, Bytes>,
+        collector: &mut Collector<'_, '_, Bytes>,
     ) -> Result<(), TaskError> {
-        assert_eq!(flow.timestamp_ms, window.max_ms(), "a result is of its window's last millisecond");
-        flow.emit([&count.to_le_bytes(), key, &window.start_ms.to_le_bytes()].concat())
+        assert_eq!(collector.timestamp_ms, window.max_ms(), "a result is of its window's last millisecond");
+        collector.emit([&count.to_le_bytes(), key, &window.start_ms.to_le_bytes()].concat())
     }
 
-    fn emit_so_far(&mut self, key: &[u8], count: &u64, flow: &mut Flow<'_, '_, Bytes>) -> Result<(), TaskError> {
-        flow.emit([&count.to_le_bytes(), key].concat())
+    fn emit_so_far(
+        &mut self,
+        key: &[u8],
+        count: &u64,
+        collector: &mut Collector<'_, '_, Bytes>,
+    ) -> Result<(), TaskError> {
+        collector.emit([&count.to_le_bytes(), key].concat())
     }
 
-    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Flow<'_, 'm, Bytes>) -> Result<Vec<u8>, TaskError> {
+    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Collector<'_, 'm, Bytes>) -> Result<Vec<u8>, TaskError> {
         Ok(record.value().to_vec())
     }
 

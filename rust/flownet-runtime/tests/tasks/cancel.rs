@@ -8,11 +8,11 @@ use flownet_runtime::TaskError;
 use flownet_runtime::error::Evidence;
 use flownet_runtime::spec::Partitioner;
 
-use crate::chains::{Numbers, PassOn, Seen, Silent, Sink};
-use crate::rig::{Job, Running, wait_until};
+use crate::chains::{Numbers, PassOn, SeenRecords, SilentSource, Sink};
+use crate::rig::{Job, RunningTask, wait_until};
 
 /// What the task waits for never comes: one that is not woken is never joined.
-fn cancel_what_waits(running: &Running, name: &str) {
+fn cancel_what_waits(running: &RunningTask, name: &str) {
     let task = running.task(name, 0);
     assert!(task.outcome().is_none(), "{name} ended too early: {:?}", task.outcome());
     task.cancel();
@@ -20,9 +20,9 @@ fn cancel_what_waits(running: &Running, name: &str) {
     assert_eq!(task.outcome(), Some(Err(TaskError::Cancelled)));
 }
 
-fn blocked_job(middle: PassOn) -> (Running, Arc<AtomicBool>) {
+fn blocked_job(middle: PassOn) -> (RunningTask, Arc<AtomicBool>) {
     let mut job = Job::with_segments(2, 64, 256);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let shut = Arc::new(AtomicBool::new(false));
     let source = job.vertex("source", &[0]);
     let pass = job.vertex("middle", &[1]);
@@ -57,13 +57,13 @@ fn a_task_that_waits_for_its_output_within_a_batch_can_be_cancelled() {
 #[test]
 fn idle_tasks_and_paused_operators_can_be_cancelled() {
     let mut job = Job::new(1);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let source = job.vertex("source", &[0]);
     let middle = job.vertex("middle", &[0]);
     let sink = job.vertex("sink", &[0]);
     job.edge(source, middle, Partitioner::Forward);
     job.edge(middle, sink, Partitioner::Forward);
-    job.run(source, |_| Silent(1));
+    job.run(source, |_| SilentSource(1));
     job.run(middle, |_| PassOn { copies: 1 });
     job.run(sink, |_| Sink::slow(&seen, Duration::from_secs(3600)));
 
@@ -79,7 +79,7 @@ fn idle_tasks_and_paused_operators_can_be_cancelled() {
 #[test]
 fn cancelling_closes_the_chain_and_leaves_consumers_an_echo() {
     let mut job = Job::new(2);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let closed = Arc::new(AtomicBool::new(false));
     let source = job.vertex("source", &[0]);
     let sink = job.vertex("sink", &[1]);
@@ -100,7 +100,7 @@ fn cancelling_closes_the_chain_and_leaves_consumers_an_echo() {
 fn a_hundred_starts_and_cancels_leave_nothing() {
     for round in 0..100 {
         let mut job = Job::with_segments(2, 64, 256);
-        let seen = Seen::default();
+        let seen = SeenRecords::default();
         let source = job.vertex("source", &[0, 1]);
         let sink = job.vertex("sink", &[1, 0]);
         job.edge(source, sink, Partitioner::Rebalance);
@@ -118,7 +118,7 @@ fn a_hundred_starts_and_cancels_leave_nothing() {
 fn a_source_that_is_ended_ends_the_job_well_and_drains_it_if_told() {
     for drain in [true, false] {
         let mut job = Job::new(2);
-        let seen = Seen::default();
+        let seen = SeenRecords::default();
         let source = job.vertex("source", &[0]);
         let sink = job.vertex("sink", &[1]);
         job.edge(source, sink, Partitioner::Forward);

@@ -11,13 +11,13 @@ use flownet_runtime::time::TimeSignal;
 use flownet_runtime::{Chain, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError};
 
 /// The input a record came from, and its bytes.
-type Received = (usize, Vec<u8>);
+type ReceivedRecord = (usize, Vec<u8>);
 
 /// What a sink has seen. Shared with the test.
 #[derive(Clone, Default)]
-pub(crate) struct Seen(Arc<Mutex<Vec<Received>>>);
+pub(crate) struct SeenRecords(Arc<Mutex<Vec<ReceivedRecord>>>);
 
-impl Seen {
+impl SeenRecords {
     pub(crate) fn push(&self, input: usize, record: &[u8]) {
         self.0.lock().unwrap().push((input, record.to_vec()));
     }
@@ -26,7 +26,7 @@ impl Seen {
         self.0.lock().unwrap().len()
     }
 
-    pub(crate) fn records(&self) -> Vec<Received> {
+    pub(crate) fn records(&self) -> Vec<ReceivedRecord> {
         self.0.lock().unwrap().clone()
     }
 
@@ -80,9 +80,9 @@ impl Chain for Numbers {
 }
 
 /// Emits some records, then sleeps until cancelled.
-pub(crate) struct Silent(pub(crate) u64);
+pub(crate) struct SilentSource(pub(crate) u64);
 
-impl Chain for Silent {
+impl Chain for SilentSource {
     fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Chain for PassOn {
 
 /// Keeps what it sees; takes its time over each record.
 pub(crate) struct Sink {
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenRecords,
     pub(crate) pause: Duration,
     pub(crate) closed: Arc<AtomicBool>,
     /// Reads only while this is set.
@@ -129,16 +129,16 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    pub(crate) fn new(seen: &Seen) -> Self {
+    pub(crate) fn new(seen: &SeenRecords) -> Self {
         let open = Arc::new(AtomicBool::new(true));
         Self { seen: seen.clone(), pause: Duration::ZERO, closed: Arc::default(), gate: open }
     }
 
-    pub(crate) fn slow(seen: &Seen, pause: Duration) -> Self {
+    pub(crate) fn slow(seen: &SeenRecords, pause: Duration) -> Self {
         Self { pause, ..Self::new(seen) }
     }
 
-    pub(crate) fn shut(seen: &Seen, gate: &Arc<AtomicBool>) -> Self {
+    pub(crate) fn shut(seen: &SeenRecords, gate: &Arc<AtomicBool>) -> Self {
         Self { gate: Arc::clone(gate), ..Self::new(seen) }
     }
 }

@@ -8,7 +8,7 @@ use flownet_runtime::inspection::{InputChannel, OutputChannel};
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::{Chain, InputBatch, Outputs, SourceStatus, TaskContext, TaskError, TaskHandle};
 
-use crate::chains::{Seen, Silent, Sink};
+use crate::chains::{SeenRecords, SilentSource, Sink};
 use crate::rig::{Job, wait_until};
 
 /// A channel, by its partition and subpartition, and what went by it: records and bytes.
@@ -30,10 +30,10 @@ fn both_ends_of_each_channel_count_the_same_and_sum_to_what_their_tasks_count() 
         job.edge(right, middle, Partitioner::Broadcast);
         job.edge(middle, keyed, Partitioner::KeyGroup);
         job.edge(middle, forward, Partitioner::Forward);
-        let seen = Seen::default();
-        job.run(left, |_| Mixed { left: 2000 });
-        job.run(right, |_| Mixed { left: 500 });
-        job.run(middle, |_| Everywhere);
+        let seen = SeenRecords::default();
+        job.run(left, |_| MixedSizes { left: 2000 });
+        job.run(right, |_| MixedSizes { left: 500 });
+        job.run(middle, |_| EveryChannel);
         job.run(keyed, |_| Sink::new(&seen));
         job.run(forward, |_| Sink::new(&seen));
 
@@ -71,8 +71,8 @@ fn what_is_written_and_read_counts_while_it_fills_a_buffer() {
         let source = job.vertex("source", &[0]);
         let sink = job.vertex("sink", &[placement]);
         job.edge(source, sink, Partitioner::Forward);
-        let seen = Seen::default();
-        job.run(source, |_| Silent(3));
+        let seen = SeenRecords::default();
+        job.run(source, |_| SilentSource(3));
         job.run(sink, |_| Sink::new(&seen));
         let running = job.start();
         wait_until("all is read", || seen.len() == 3);
@@ -102,11 +102,11 @@ fn sum(counts: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
 }
 
 /// Emits records of 8 bytes up to several segments, by their number.
-struct Mixed {
+struct MixedSizes {
     left: u64,
 }
 
-impl Chain for Mixed {
+impl Chain for MixedSizes {
     fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }
@@ -122,9 +122,9 @@ impl Chain for Mixed {
 }
 
 /// Hands each record on by all outputs, by what it begins with.
-struct Everywhere;
+struct EveryChannel;
 
-impl Chain for Everywhere {
+impl Chain for EveryChannel {
     fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }

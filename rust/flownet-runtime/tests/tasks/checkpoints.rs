@@ -8,22 +8,22 @@ use std::time::Duration;
 use flownet_core::keygroup::{hash_key, key_group};
 use flownet_core::{Barrier, BarrierKind, CheckpointId};
 use flownet_runtime::operator::{
-    AsOfJoin, Asked, Assigner, Calls, Entry, Flow, KeyedRecord, Kind, Operator, Running as RunningFold, Sliced, Source,
-    Trigger, TriggerCall, When, Windows,
+    AsOfJoin, Assigner, Calls, Collector, Entry, FiringRule, KeyedRecord, KeyedWindowOperator, Kind, Operator,
+    RunningFold, SliceWindowOperator, Source, Trigger, TriggerCall, TriggeredWindow,
 };
-use flownet_runtime::snapshot::{Input, Restored, Share, Snapshot};
+use flownet_runtime::snapshot::{Input, RestoredState, Share, Snapshot};
 use flownet_runtime::spec::{Partitioner, StateBackend};
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::time::{Clock, TimeSignal};
-use flownet_runtime::window::{BuiltIn, Grid, TriggerResult, Window};
+use flownet_runtime::window::{AlignedWindows, BuiltIn, TriggerResult, Window};
 use flownet_runtime::{
-    CancelToken, CheckpointMode, CheckpointOrder, CheckpointReport, Checkpointing, SourceStatus, StatePart,
+    CancelToken, CheckpointContext, CheckpointMode, CheckpointOrder, CheckpointReport, SourceStatus, StatePart,
     TaskContext, TaskError,
 };
 
-use crate::bytes::{Bytes, BytesExit, Counting, Step, chain_of};
-use crate::joins::Both;
-use crate::rig::{Job, Running, now_and_then, wait_until};
+use crate::bytes::{Bytes, BytesExit, CountingFold, Step, chain_of};
+use crate::joins::BothStreams;
+use crate::rig::{Job, RunningTask, now_and_then, wait_until};
 
 /// Emits steps up to a limit that the test moves, and goes back to where it was.
 struct Steps {
@@ -38,12 +38,12 @@ impl Source<Bytes> for Steps {
         Ok(())
     }
 
-    fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm, Bytes>) -> Result<SourceStatus, TaskError> {
+    fn emit<'m>(&mut self, collector: &mut Collector<'_, 'm, Bytes>) -> Result<SourceStatus, TaskError> {
         let end = self.steps.len().min(self.limit.load(Ordering::SeqCst)).min(self.next + 7).max(self.next);
         for step in &self.steps[self.next..end] {
             match *step {
-                Step::Record(key, at_ms) => flow.emit_at(at_ms, vec![key])?,
-                Step::Watermark(at_ms) => flow.emit_time(TimeSignal::Watermark(at_ms))?,
+                Step::Record(key, at_ms) => collector.emit_at(at_ms, vec![key])?,
+                Step::Watermark(at_ms) => collector.emit_time(TimeSignal::Watermark(at_ms))?,
             }
         }
         self.next = end;
@@ -61,7 +61,7 @@ impl Source<Bytes> for Steps {
         Ok(())
     }
 
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
         for mut position in from.dealt_items("position", self.sources)? {
             self.next = u64::from_le_bytes(position.rest().try_into().unwrap()) as usize;
         }
@@ -70,7 +70,7 @@ impl Source<Bytes> for Steps {
 }
 
 /// Keeps all that it is given as state, and makes it known when it is told that this is final.
-struct Kept {
+struct KeptSnapshot {
     records: Vec<Vec<u8>>,
     seen: Arc<AtomicUsize>,
     committed: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -117,9 +117,9 @@ impl Permits {
     }
 }
 
-impl Operator<Bytes> for Kept {
-    fn process<'m>(&mut self, record: Vec<u8>, flow: &mut Flow<'_, 'm, Bytes>) -> Result<(), TaskError> {
-        self.permits.take(flow.cancel())?;
+impl Operator<Bytes> for KeptSnapshot {
+    fn process<'m>(&mut self, record: Vec<u8>, collector: &mut Collector<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        self.permits.take(collector.cancel())?;
         self.seen.fetch_add(1, Ordering::SeqCst);
         self.records.push(record);
         Ok(())
@@ -133,14 +133,14 @@ impl Operator<Bytes> for Kept {
         Ok(())
     }
 
-    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
         for (_, mut record) in from.items("records")? {
             self.records.push(record.rest().to_vec());
         }
         Ok(())
     }
 
-    fn commit(&mut self, _: &mut Flow<'_, '_, Bytes>) -> Result<(), TaskError> {
+    fn commit(&mut self, _: &mut Collector<'_, '_, Bytes>) -> Result<(), TaskError> {
         *self.committed.lock().unwrap() = std::mem::take(&mut self.records);
         Ok(())
     }
@@ -150,17 +150,17 @@ impl Operator<Bytes> for Kept {
 struct NoCalls;
 
 impl Calls<Bytes> for NoCalls {
-    type Kept = ();
+    type TriggerState = ();
 
-    fn gap_ms(&mut self, _: &KeyedRecord<'_>, _: &mut Flow<'_, '_, Bytes>) -> Result<i64, TaskError> {
+    fn gap_ms(&mut self, _: &KeyedRecord<'_>, _: &mut Collector<'_, '_, Bytes>) -> Result<i64, TaskError> {
         unreachable!("the gap is fixed")
     }
 
     fn trigger(
         &mut self,
         _: TriggerCall<'_>,
-        _: &mut Asked<'_, ()>,
-        _: &mut Flow<'_, '_, Bytes>,
+        _: &mut TriggeredWindow<'_, ()>,
+        _: &mut Collector<'_, '_, Bytes>,
     ) -> Result<TriggerResult, TaskError> {
         unreachable!("the trigger is the product's")
     }
@@ -184,7 +184,7 @@ impl Calls<Bytes> for NoCalls {
 
 /// What is done by key, where the results do not depend on when watermarks come.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Keyed {
+pub(crate) enum KeyedJob {
     Running,
     Tumbling,
     Sliding { lateness_ms: i64 },
@@ -194,43 +194,43 @@ pub(crate) enum Keyed {
     AsOf,
 }
 
-pub(crate) const ALL: [Keyed; 6] = [
-    Keyed::Running,
-    Keyed::Tumbling,
-    Keyed::Sliding { lateness_ms: 0 },
-    Keyed::Sliding { lateness_ms: 8 },
-    Keyed::Session,
-    Keyed::ByCount,
+pub(crate) const ALL: [KeyedJob; 6] = [
+    KeyedJob::Running,
+    KeyedJob::Tumbling,
+    KeyedJob::Sliding { lateness_ms: 0 },
+    KeyedJob::Sliding { lateness_ms: 8 },
+    KeyedJob::Session,
+    KeyedJob::ByCount,
 ];
 
-impl Keyed {
+impl KeyedJob {
     fn operator(self, range: KeyGroupRange) -> Box<dyn Operator<Bytes>> {
         let sliced = |size_ms, slide_ms, lateness_ms| {
-            Box::new(Sliced::new(
-                Counting,
+            Box::new(SliceWindowOperator::new(
+                CountingFold,
                 Clock::Event,
-                Grid::new(size_ms, slide_ms, 0).unwrap(),
+                AlignedWindows::new(size_ms, slide_ms, 0).unwrap(),
                 lateness_ms,
                 [None, None],
             ))
         };
         let windows = |assigner, when, lateness_ms| {
-            let trigger = Trigger { when: When::BuiltIn(when), purges: false };
-            Box::new(Windows::new(
-                (Counting, NoCalls),
+            let trigger = Trigger { when: FiringRule::BuiltIn(when), purges: false };
+            Box::new(KeyedWindowOperator::new(
+                (CountingFold, NoCalls),
                 (assigner, trigger, Clock::Event),
                 (lateness_ms, [None, None]),
                 range,
             ))
         };
         match self {
-            Self::Running => Box::new(RunningFold::new(Counting, range)),
+            Self::Running => Box::new(RunningFold::new(CountingFold, range)),
             Self::Tumbling => sliced(10, 10, 0),
             Self::Sliding { lateness_ms } => sliced(12, 4, lateness_ms),
             Self::Session => windows(Assigner::Session(Some(5)), BuiltIn::AtEnd, 0),
             Self::LateSession { lateness_ms } => windows(Assigner::Session(Some(5)), BuiltIn::AtEnd, lateness_ms),
-            Self::ByCount => windows(Assigner::Grid(Grid::new(20, 20, 0).unwrap()), BuiltIn::Count(2), 0),
-            Self::AsOf => Box::new(AsOfJoin::new(Both, true, [None, None], range)),
+            Self::ByCount => windows(Assigner::Grid(AlignedWindows::new(20, 20, 0).unwrap()), BuiltIn::Count(2), 0),
+            Self::AsOf => Box::new(AsOfJoin::new(BothStreams, true, [None, None], range)),
         }
     }
 
@@ -245,7 +245,7 @@ const MAX_PARALLELISM: u32 = 128;
 
 /// One run of the job, and what the test needs to lead it.
 pub(crate) struct Run {
-    running: Running,
+    running: RunningTask,
     limit: Arc<AtomicUsize>,
     pub(crate) seen: Arc<AtomicUsize>,
     refuses: Arc<AtomicUsize>,
@@ -261,7 +261,7 @@ pub(crate) struct Run {
 impl Run {
     /// Sources on up to two workers, `parallelism` subtasks by key, one sink.
     pub(crate) fn start(
-        keyed: Keyed,
+        keyed: KeyedJob,
         parallelism: u32,
         mode: CheckpointMode,
         steps: &[Arc<Vec<Step>>],
@@ -272,7 +272,7 @@ impl Run {
 
     /// The same with state by key where it is told to be.
     fn start_with(
-        keyed: Keyed,
+        keyed: KeyedJob,
         (parallelism, state): (u32, StateBackend),
         mode: CheckpointMode,
         steps: &[Arc<Vec<Step>>],
@@ -302,7 +302,7 @@ impl Run {
         });
         job.run(sink, |_| {
             let (seen, committed, refuses) = (Arc::clone(&seen), Arc::clone(&committed), Arc::clone(&refuses));
-            let kept = Kept { records: vec![], seen, committed, refuses, permits: Arc::clone(&permits) };
+            let kept = KeptSnapshot { records: vec![], seen, committed, refuses, permits: Arc::clone(&permits) };
             chain_of("sink", Kind::Operator(Box::new(kept)), Some(Entry::default()), None)
         });
         let running = job.start_with(|spec| {
@@ -314,7 +314,7 @@ impl Run {
                 reports.lock().unwrap().push((task, report));
             });
             let overtakes = mode == CheckpointMode::ExactlyOnce;
-            Some(Checkpointing {
+            Some(CheckpointContext {
                 mode,
                 overtakes,
                 restored: restored.iter().cloned().map(Into::into).collect(),
@@ -526,7 +526,7 @@ fn steps_of_few_among_many() -> [Arc<Vec<Step>>; SOURCES] {
 
 #[test]
 fn a_job_goes_on_from_changes_upon_changes() {
-    let more = [Keyed::LateSession { lateness_ms: 8 }, Keyed::AsOf];
+    let more = [KeyedJob::LateSession { lateness_ms: 8 }, KeyedJob::AsOf];
     let kinds = ALL.into_iter().chain(more).flat_map(|keyed| state_in_turn().map(|backends| (keyed, backends)));
     for (keyed, backends) in kinds {
         let steps = steps_of_few_among_many();
@@ -602,7 +602,7 @@ fn a_job_that_is_killed_and_goes_on_from_a_checkpoint_gives_what_an_undisturbed_
 
 #[test]
 fn a_task_some_of_whose_inputs_wait_for_the_barriers_of_others_says_so() {
-    let run = Run::start(Keyed::Running, 1, CheckpointMode::ExactlyOnce, &steps(1), &[]);
+    let run = Run::start(KeyedJob::Running, 1, CheckpointMode::ExactlyOnce, &steps(1), &[]);
     run.go_to(20);
     let trigger = |subtask| {
         let barrier = Barrier { checkpoint_id: CheckpointId::new(1), timestamp_ms: 0, kind: run.kind };
@@ -627,7 +627,7 @@ fn event_time_does_not_go_back_when_channels_begin_anew() {
     let behind = [Step::Watermark(50), Step::Record(1, 60), Step::Record(2, 7), Step::Record(1, 130)];
     let steps: Arc<Vec<Step>> = Arc::new(steps.chain(behind).collect());
     let steps = [Arc::clone(&steps), steps];
-    for keyed in [Keyed::Tumbling, Keyed::Sliding { lateness_ms: 8 }, Keyed::Session] {
+    for keyed in [KeyedJob::Tumbling, KeyedJob::Sliding { lateness_ms: 8 }, KeyedJob::Session] {
         let start = |parallelism, restored: &[StatePart]| {
             Run::start(keyed, parallelism, CheckpointMode::ExactlyOnce, &steps, restored)
         };
@@ -652,7 +652,7 @@ fn event_time_does_not_go_back_when_channels_begin_anew() {
 }
 
 /// A run of one source until it has come to this step, and what is kept then.
-fn kept_at(keyed: Keyed, steps: &[Arc<Vec<Step>>], step: usize) -> Vec<StatePart> {
+fn kept_at(keyed: KeyedJob, steps: &[Arc<Vec<Step>>], step: usize) -> Vec<StatePart> {
     let run = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, steps, &[]);
     run.go_to(step);
     let is_there = |part: &StatePart| part.name == "position" && part.bytes.ends_with(&(step as u64).to_le_bytes());
@@ -665,13 +665,13 @@ fn kept_at(keyed: Keyed, steps: &[Arc<Vec<Step>>], step: usize) -> Vec<StatePart
 fn event_time_of_a_key_does_not_go_back_whoever_owns_it_then() {
     // One of two subtasks has come to 50, the other one to 100: how far each key has come stays.
     let kinds = [
-        Keyed::Tumbling,
-        Keyed::Sliding { lateness_ms: 0 },
-        Keyed::Sliding { lateness_ms: 8 },
-        Keyed::Session,
-        Keyed::LateSession { lateness_ms: 8 },
-        Keyed::ByCount,
-        Keyed::AsOf,
+        KeyedJob::Tumbling,
+        KeyedJob::Sliding { lateness_ms: 0 },
+        KeyedJob::Sliding { lateness_ms: 8 },
+        KeyedJob::Session,
+        KeyedJob::LateSession { lateness_ms: 8 },
+        KeyedJob::ByCount,
+        KeyedJob::AsOf,
     ];
     let is_of_first = |key: u8| key_group(hash_key(&[key]), MAX_PARALLELISM).get() < 64;
     for (seed, keyed) in (0..).zip(kinds.into_iter().cycle().take(2 * kinds.len())) {
@@ -716,12 +716,12 @@ fn event_time_of_a_key_does_not_go_back_whoever_owns_it_then() {
 fn at_least_once_loses_nothing() {
     let steps = steps(5);
     let distinct = |records: Vec<Vec<u8>>| records.into_iter().map(|record| record[8]).collect::<BTreeSet<u8>>();
-    let expected = Run::start(Keyed::Running, 2, CheckpointMode::AtLeastOnce, &steps, &[]).run_to_end(1);
-    let run = Run::start(Keyed::Running, 2, CheckpointMode::AtLeastOnce, &steps, &[]);
+    let expected = Run::start(KeyedJob::Running, 2, CheckpointMode::AtLeastOnce, &steps, &[]).run_to_end(1);
+    let run = Run::start(KeyedJob::Running, 2, CheckpointMode::AtLeastOnce, &steps, &[]);
     run.go_to(60);
     let restored = run.checkpoint(1);
     run.kill();
-    let found = Run::start(Keyed::Running, 2, CheckpointMode::AtLeastOnce, &steps, &restored).run_to_end(2);
+    let found = Run::start(KeyedJob::Running, 2, CheckpointMode::AtLeastOnce, &steps, &restored).run_to_end(2);
     assert!(found.len() >= expected.len());
     assert_eq!(distinct(found), distinct(expected));
 }
@@ -729,7 +729,7 @@ fn at_least_once_loses_nothing() {
 #[test]
 fn a_checkpoint_that_an_operator_refuses_is_declined_and_the_next_one_is_taken() {
     let steps = steps(3);
-    let run = Run::start(Keyed::Tumbling, 2, CheckpointMode::ExactlyOnce, &steps, &[]);
+    let run = Run::start(KeyedJob::Tumbling, 2, CheckpointMode::ExactlyOnce, &steps, &[]);
     run.go_to(40);
     run.refuses.store(1, Ordering::SeqCst);
     run.trigger(1);
@@ -749,7 +749,7 @@ fn a_checkpoint_that_an_operator_refuses_is_declined_and_the_next_one_is_taken()
 #[test]
 fn channels_that_wait_for_a_checkpoint_go_on_when_it_is_given_up() {
     let steps = steps(4);
-    let run = Run::start(Keyed::Running, 2, CheckpointMode::ExactlyOnce, &steps, &[]);
+    let run = Run::start(KeyedJob::Running, 2, CheckpointMode::ExactlyOnce, &steps, &[]);
     run.go_to(30);
     // One source alone sends its barrier: those behind it wait for the other.
     let barrier = Barrier { checkpoint_id: CheckpointId::new(1), timestamp_ms: 0, kind: BarrierKind::Aligned };
@@ -764,13 +764,13 @@ fn channels_that_wait_for_a_checkpoint_go_on_when_it_is_given_up() {
 #[test]
 fn a_job_whose_tasks_have_all_finished_begins_again_at_its_end() {
     let steps = steps(6);
-    let run = Run::start(Keyed::Session, 2, CheckpointMode::ExactlyOnce, &steps, &[]);
+    let run = Run::start(KeyedJob::Session, 2, CheckpointMode::ExactlyOnce, &steps, &[]);
     run.go_to(usize::MAX);
     wait_until("all tasks have finished", || run.has_finished());
     let restored = run.checkpoint(1);
     let seen = run.seen.load(Ordering::SeqCst);
     run.kill();
-    let again = Run::start(Keyed::Session, 3, CheckpointMode::ExactlyOnce, &steps, &restored);
+    let again = Run::start(KeyedJob::Session, 3, CheckpointMode::ExactlyOnce, &steps, &restored);
     let again_seen = Arc::clone(&again.seen);
     assert_eq!(again.run_to_end(2).len(), seen);
     assert_eq!(again_seen.load(Ordering::SeqCst), 0, "nothing is emitted again");

@@ -7,7 +7,7 @@ use flownet_core::keygroup::{hash_key, key_group, subtask_of};
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::{Chain, Outputs, SourceStatus, TaskContext, TaskError};
 
-use crate::chains::{Count, Numbers, PassOn, Seen, Sink, number};
+use crate::chains::{Count, Numbers, PassOn, SeenRecords, Sink, number};
 use crate::rig::Job;
 
 const N: u64 = 20_000;
@@ -16,7 +16,7 @@ const N: u64 = 20_000;
 fn records_pass_three_tasks_in_order_within_a_process_and_between_two() {
     for placement in [[0, 0, 0], [0, 1, 0], [1, 1, 0]] {
         let mut job = Job::new(2);
-        let seen = Seen::default();
+        let seen = SeenRecords::default();
         let source = job.vertex("source", &placement[..1]);
         let middle = job.vertex("middle", &placement[1..2]);
         let sink = job.vertex("sink", &placement[2..]);
@@ -43,7 +43,7 @@ fn records_pass_three_tasks_in_order_within_a_process_and_between_two() {
 fn a_keyed_count_is_exact_with_a_few_tiny_segments() {
     // Eight partitions and gates share what little there is: everything waits for everything.
     let mut job = Job::with_segments(2, 60, 64);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let source = job.vertex("source", &[0, 1]);
     let count = job.vertex("count", &[0, 1]);
     let sink = job.vertex("sink", &[0]);
@@ -86,7 +86,7 @@ impl Chain for Modulo {
 #[test]
 fn a_union_reads_all_its_inputs_and_tells_them_apart() {
     let mut job = Job::new(2);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let left = job.vertex("left", &[0]);
     let right = job.vertex("right", &[1, 1]);
     let sink = job.vertex("sink", &[0]);
@@ -105,7 +105,7 @@ fn a_union_reads_all_its_inputs_and_tells_them_apart() {
 #[test]
 fn a_stream_used_twice_reaches_both_readers() {
     let mut job = Job::new(2);
-    let (one, other) = (Seen::default(), Seen::default());
+    let (one, other) = (SeenRecords::default(), SeenRecords::default());
     let source = job.vertex("source", &[0]);
     let left = job.vertex("left", &[0]);
     let right = job.vertex("right", &[1]);
@@ -121,12 +121,12 @@ fn a_stream_used_twice_reaches_both_readers() {
 }
 
 type Choose = fn(u64) -> Target;
-type Belongs = fn(u64, u32) -> bool;
+type RouteCheck = fn(u64, u32) -> bool;
 
 #[test]
 fn each_partitioner_brings_a_record_where_it_belongs() {
     let key = |n: u64| Target::KeyHash(hash_key(&n.to_le_bytes()));
-    let cases: [(Partitioner, Choose, Belongs); 3] = [
+    let cases: [(Partitioner, Choose, RouteCheck); 3] = [
         (Partitioner::Broadcast, |_| Target::Any, |_, _| true),
         (Partitioner::Custom, |n| Target::Subpartition((n % 3) as u32), |n, subtask| n % 3 == u64::from(subtask)),
         (Partitioner::KeyGroup, key, |n, subtask| {
@@ -135,7 +135,7 @@ fn each_partitioner_brings_a_record_where_it_belongs() {
     ];
     for (partitioner, target, belongs) in cases {
         let mut job = Job::new(2);
-        let seen: Vec<_> = (0..3).map(|_| Seen::default()).collect();
+        let seen: Vec<_> = (0..3).map(|_| SeenRecords::default()).collect();
         let source = job.vertex("source", &[0]);
         let sink = job.vertex("sink", &[0, 1, 1]);
         job.edge(source, sink, partitioner);
@@ -155,7 +155,7 @@ fn each_partitioner_brings_a_record_where_it_belongs() {
 fn rebalance_shares_evenly_and_begins_at_different_places() {
     for (records, share) in [(1, 2), (401, 802)] {
         let mut job = Job::new(1);
-        let seen: Vec<_> = (0..4).map(|_| Seen::default()).collect();
+        let seen: Vec<_> = (0..4).map(|_| SeenRecords::default()).collect();
         let source = job.vertex("source", &[0; 8]);
         let sink = job.vertex("sink", &[0; 4]);
         job.edge(source, sink, Partitioner::Rebalance);
@@ -165,7 +165,7 @@ fn rebalance_shares_evenly_and_begins_at_different_places() {
         job.start().join_and_assert_all_segments_home();
 
         // What one source has left over after whole rounds, the next begins behind.
-        let shares: Vec<_> = seen.iter().map(Seen::len).collect();
+        let shares: Vec<_> = seen.iter().map(SeenRecords::len).collect();
         assert_eq!(shares, [share; 4], "{records} of each of eight sources");
     }
 }
@@ -174,7 +174,7 @@ fn rebalance_shares_evenly_and_begins_at_different_places() {
 fn a_record_larger_than_all_memory_passes_and_one_over_the_limit_does_not() {
     for (bytes, passes) in [(200_000, true), (crate::rig::MAX_RECORD_BYTES + 1, false)] {
         let mut job = Job::with_segments(2, 32, 1024);
-        let seen = Seen::default();
+        let seen = SeenRecords::default();
         let source = job.vertex("source", &[0]);
         let sink = job.vertex("sink", &[1]);
         job.edge(source, sink, Partitioner::Forward);

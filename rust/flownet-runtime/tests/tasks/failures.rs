@@ -8,12 +8,12 @@ use flownet_runtime::error::Evidence;
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::{Chain, ExchangeFailureKind, Outputs, SourceStatus, TaskContext, TaskError};
 
-use crate::chains::{Breaks, Numbers, Seen, Silent, Sink, failure};
-use crate::rig::{Job, Running, wait_until};
+use crate::chains::{Breaks, Numbers, SeenRecords, SilentSource, Sink, failure};
+use crate::rig::{Job, RunningTask, wait_until};
 
-fn breaking_job(panics: bool, sink_worker: u32) -> (Running, Arc<AtomicBool>) {
+fn breaking_job(panics: bool, sink_worker: u32) -> (RunningTask, Arc<AtomicBool>) {
     let mut job = Job::new(2);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let closed = Arc::new(AtomicBool::new(false));
     let source = job.vertex("source", &[0]);
     let middle = job.vertex("middle", &[0]);
@@ -56,11 +56,11 @@ fn a_panic_is_an_error_of_its_task_and_closes_the_chain() {
 #[test]
 fn a_lost_worker_fails_its_consumers_with_an_echo() {
     let mut job = Job::new(2);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let source = job.vertex("source", &[0]);
     let sink = job.vertex("sink", &[1]);
     job.edge(source, sink, Partitioner::Forward);
-    job.run(source, |_| Silent(1));
+    job.run(source, |_| SilentSource(1));
     job.run(sink, |_| Sink::new(&seen));
 
     let running = job.start();
@@ -82,7 +82,7 @@ fn a_consumer_that_fails_does_not_fail_its_producer() {
     job.edge(middle, sink, Partitioner::Forward);
     job.run(source, |_| Numbers::up_to(100_000));
     job.run(middle, |_| Breaks { on: 10, panics: false, closed: Arc::default() });
-    job.run(sink, |_| Sink::new(&Seen::default()));
+    job.run(sink, |_| Sink::new(&SeenRecords::default()));
 
     let running = job.start();
     assert!(running.task("middle", 0).join().is_err());
@@ -92,13 +92,13 @@ fn a_consumer_that_fails_does_not_fail_its_producer() {
 }
 
 /// Polls as it is told and closes as it is told, once it may.
-struct Closing {
+struct ClosingChain {
     polled: Result<SourceStatus, TaskError>,
     closed: Result<(), TaskError>,
     may_close: Receiver<()>,
 }
 
-impl Chain for Closing {
+impl Chain for ClosingChain {
     fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }
@@ -128,7 +128,7 @@ fn a_failure_is_told_before_the_chain_closes_and_a_failure_to_close_is_one() {
         let (worker, spec) = job.specs().next().unwrap().clone();
         let ((send, receive), (close, may_close)) = (channel(), channel());
         let told_first = polled.is_err();
-        let chain = Box::new(Closing { polled, closed, may_close });
+        let chain = Box::new(ClosingChain { polled, closed, may_close });
         let tell = move |result, _| send.send(result).unwrap();
         let handle = job.prepare(worker, &spec).unwrap().start(chain, "here", tell, || {}).unwrap();
         if told_first {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use flownet_runtime::TaskError;
 use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
-use flownet_runtime::operator::{Entry, Goal, IterationHead, IterationTail, Kind, Medium, ReadBack};
+use flownet_runtime::operator::{Entry, Goal, IterationHead, IterationTail, Kind, ReadBack, RecordFormat};
 use flownet_runtime::spec::Partitioner;
 
 use crate::bytes::{Bytes, BytesExit, chain, looping_chain};
-use crate::chains::{Numbers, Seen, number};
+use crate::chains::{Numbers, SeenRecords, number};
 use crate::rig::{Job, Vertex, wait_until};
 
 /// Takes records as they are.
@@ -20,22 +20,22 @@ struct AsTheyAre;
 impl ReadBack<Bytes> for AsTheyAre {
     fn decode<'m>(
         &mut self,
-        (): <Bytes as Medium>::Token<'m>,
+        (): <Bytes as RecordFormat>::Token<'m>,
         bytes: &[u8],
-    ) -> Result<<Bytes as Medium>::Record<'m>, TaskError> {
+    ) -> Result<<Bytes as RecordFormat>::Record<'m>, TaskError> {
         Ok(bytes.to_vec())
     }
 }
 
 /// Halves numbers until they are 0, or lets them go round as they are for ever.
-struct Halving {
-    seen: Seen,
+struct HalvingLoop {
+    seen: SeenRecords,
     ends: bool,
     /// Takes records only while this is set.
     gate: Arc<AtomicBool>,
 }
 
-impl Goal<Bytes> for Halving {
+impl Goal<Bytes> for HalvingLoop {
     fn is_reached(&mut self, (): (), record: &Vec<u8>) -> Result<bool, TaskError> {
         while !self.gate.load(Ordering::Acquire) {
             thread::sleep(Duration::from_millis(1));
@@ -55,7 +55,7 @@ impl Goal<Bytes> for Halving {
 }
 
 /// Numbers to a loop of two subtasks, each on a worker of its own, with an exchange between head and tail.
-pub(crate) fn numbers_go_round(job: Job, numbers: u64, seen: &Seen, ends: bool, memory_bytes: u64) -> Job {
+pub(crate) fn numbers_go_round(job: Job, numbers: u64, seen: &SeenRecords, ends: bool, memory_bytes: u64) -> Job {
     numbers_go_round_behind(&Arc::new(AtomicBool::new(true)), job, numbers, seen, ends, memory_bytes)
 }
 
@@ -64,7 +64,7 @@ fn numbers_go_round_behind(
     gate: &Arc<AtomicBool>,
     mut job: Job,
     numbers: u64,
-    seen: &Seen,
+    seen: &SeenRecords,
     ends: bool,
     memory_bytes: u64,
 ) -> Job {
@@ -77,7 +77,7 @@ fn numbers_go_round_behind(
     run_head(&mut job, head, &edges);
     let limits = FeedbackLimits { memory_bytes, disk_bytes: 1 << 30 };
     job.run(tail, |subtask| {
-        let goal = Halving { seen: seen.clone(), ends, gate: Arc::clone(gate) };
+        let goal = HalvingLoop { seen: seen.clone(), ends, gate: Arc::clone(gate) };
         let tail = IterationTail::new("loop", edges.writer(0, subtask, limits), goal);
         chain(Kind::Operator(Box::new(tail)), [Entry::default()], None)
     });
@@ -93,7 +93,7 @@ fn run_head(job: &mut Job, head: Vertex, edges: &Arc<FeedbackEdges>) {
 
 #[test]
 fn a_loop_between_workers_ends_when_nothing_goes_round() {
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let job = numbers_go_round(Job::new(2), 3000, &seen, true, 1 << 20);
     job.start().join_and_assert_all_segments_home();
     assert_eq!(seen.numbers(), vec![0; 3000]);
@@ -101,7 +101,7 @@ fn a_loop_between_workers_ends_when_nothing_goes_round() {
 
 #[test]
 fn a_loop_with_next_to_no_buffers_drains_by_way_of_the_disk() {
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let job = numbers_go_round(Job::with_segments(2, 24, 64), 3000, &seen, true, 0);
     job.start().join_and_assert_all_segments_home();
     assert_eq!(seen.numbers(), vec![0; 3000]);
@@ -109,7 +109,7 @@ fn a_loop_with_next_to_no_buffers_drains_by_way_of_the_disk() {
 
 #[test]
 fn a_loop_that_never_ends_is_cancelled_and_gives_everything_back() {
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let running = numbers_go_round(Job::new(2), 500, &seen, false, 1 << 20).start();
     wait_until("records have gone round", || seen.len() > 10_000);
     running.finish_and_assert_all_segments_home();
@@ -117,7 +117,7 @@ fn a_loop_that_never_ends_is_cancelled_and_gives_everything_back() {
 
 #[test]
 fn a_loop_that_is_stopped_feeds_nothing_back_while_it_waits_for_the_end() {
-    let (seen, gate) = (Seen::default(), Arc::new(AtomicBool::new(true)));
+    let (seen, gate) = (SeenRecords::default(), Arc::new(AtomicBool::new(true)));
     let running = numbers_go_round_behind(&gate, Job::new(2), u64::MAX, &seen, false, 1 << 20).start();
     // What the heads have sent on, and what of it had come from outside.
     let counted = || {

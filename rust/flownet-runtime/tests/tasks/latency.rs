@@ -9,16 +9,16 @@ use flownet_runtime::latency::Latency;
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::{Chain, Outputs, SourceStatus, TaskContext, TaskError};
 
-use crate::chains::{PassOn, Seen, Silent, Sink};
+use crate::chains::{PassOn, SeenRecords, SilentSource, Sink};
 use crate::iterations::numbers_go_round;
-use crate::rig::{Job, Running, wait_until};
+use crate::rig::{Job, RunningTask, wait_until};
 
 const MS: Duration = Duration::from_millis(1);
 
 /// Emits records while there is room for them, as sources do.
-struct Polite;
+struct PoliteSource;
 
-impl Chain for Polite {
+impl Chain for PoliteSource {
     fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }
@@ -41,20 +41,20 @@ fn marked(workers: u32) -> Job {
 }
 
 /// Of all markers that came to a subtask.
-fn latency(running: &Running, name: &str, subtask: u32) -> Latency {
+fn latency(running: &RunningTask, name: &str, subtask: u32) -> Latency {
     let mut all = Latency::of(0);
     running.task(name, subtask).latencies().iter().for_each(|latency| all.add(latency));
     all
 }
 
 /// Two workers, on the second of which everything waits for a sink.
-fn line_to(mut job: Job, sink: impl Fn() -> Sink) -> Running {
+fn line_to(mut job: Job, sink: impl Fn() -> Sink) -> RunningTask {
     let source = job.vertex("source", &[0]);
     let middle = job.vertex("middle", &[0]);
     let slow = job.vertex("slow", &[1]);
     job.edge(source, middle, Partitioner::Forward);
     job.edge(middle, slow, Partitioner::KeyGroup);
-    job.run(source, |_| Polite);
+    job.run(source, |_| PoliteSource);
     job.run(middle, |_| PassOn { copies: 1 });
     job.run(slow, |_| sink());
     job.start()
@@ -62,7 +62,7 @@ fn line_to(mut job: Job, sink: impl Fn() -> Sink) -> Running {
 
 #[test]
 fn the_latency_of_a_slow_task_is_greater_than_that_of_those_before_it() {
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let running = line_to(marked(2), || Sink::slow(&seen, MS * 5));
     // This holds marker by marker, but some have come by the one before and are on their way yet.
     let mean = |latency: &Latency| latency.sum.as_secs_f64() / latency.count() as f64;
@@ -76,7 +76,7 @@ fn the_latency_of_a_slow_task_is_greater_than_that_of_those_before_it() {
 
 #[test]
 fn a_source_that_is_held_back_goes_on_to_emit_and_what_it_waits_for_is_measured() {
-    let (seen, open) = (Seen::default(), Arc::new(AtomicBool::new(false)));
+    let (seen, open) = (SeenRecords::default(), Arc::new(AtomicBool::new(false)));
     let running = line_to(marked(2), || Sink::shut(&seen, &open));
     let held = || running.task("source", 0).metrics().time.soft_back_pressured;
     wait_until("the source is held back", || held() > MS * 200);
@@ -87,7 +87,7 @@ fn a_source_that_is_held_back_goes_on_to_emit_and_what_it_waits_for_is_measured(
 
 #[test]
 fn without_an_interval_no_task_hears_of_any() {
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let running = line_to(Job::new(2), || Sink::new(&seen));
     wait_until("records have come", || seen.len() > 1000);
     assert!(running.tasks.iter().all(|task| task.latencies().is_empty()));
@@ -96,10 +96,10 @@ fn without_an_interval_no_task_hears_of_any() {
 
 #[test]
 fn a_source_that_has_nothing_to_emit_emits_markers() {
-    let (mut job, seen) = (marked(1), Seen::default());
+    let (mut job, seen) = (marked(1), SeenRecords::default());
     let (source, sink) = (job.vertex("source", &[0]), job.vertex("sink", &[0]));
     job.edge(source, sink, Partitioner::Forward);
-    job.run(source, |_| Silent(1));
+    job.run(source, |_| SilentSource(1));
     job.run(sink, |_| Sink::new(&seen));
     let running = job.start();
     wait_until("markers come", || latency(&running, "sink", 0).count() > 20);
@@ -109,12 +109,12 @@ fn a_source_that_has_nothing_to_emit_emits_markers() {
 #[test]
 fn each_marker_takes_one_channel_of_every_output_and_all_channels_get_some() {
     for partitioner in [Partitioner::Rebalance, Partitioner::Broadcast, Partitioner::KeyGroup] {
-        let (mut job, seen) = (marked(2), Seen::default());
+        let (mut job, seen) = (marked(2), SeenRecords::default());
         let source = job.vertex("source", &[0, 1]);
         let (left, right) = (job.vertex("left", &[0, 1, 0]), job.vertex("right", &[0]));
         job.edge(source, left, partitioner);
         job.edge(source, right, Partitioner::Rebalance);
-        job.run(source, |_| Silent(0));
+        job.run(source, |_| SilentSource(0));
         job.run(left, |_| Sink::new(&seen));
         job.run(right, |_| Sink::new(&seen));
         let running = job.start();
@@ -133,7 +133,7 @@ fn each_marker_takes_one_channel_of_every_output_and_all_channels_get_some() {
 
 #[test]
 fn markers_do_not_go_round_in_a_loop() {
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let running = numbers_go_round(marked(2), 30_000, &seen, true, 1 << 20).start();
     running.join();
     assert_eq!(seen.numbers(), vec![0; 30_000]);

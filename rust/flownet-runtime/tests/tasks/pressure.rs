@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use flownet_net::NetworkConfig;
-use flownet_runtime::ledger::TimeState;
 use flownet_runtime::spec::{Partitioner, partition_id};
+use flownet_runtime::time_accounting::TimeState;
 use flownet_runtime::{Chain, InputBatch, Outputs, TaskContext, TaskError};
 
-use crate::chains::{Numbers, PassOn, Seen, Silent, Sink};
+use crate::chains::{Numbers, PassOn, SeenRecords, SilentSource, Sink};
 use crate::rig::{Job, wait_until};
 
 #[test]
 fn a_slow_sink_slows_its_own_producers_and_no_others() {
     let mut job = Job::new(2);
-    let (slow_seen, fast_seen) = (Seen::default(), Seen::default());
+    let (slow_seen, fast_seen) = (SeenRecords::default(), SeenRecords::default());
     let slow_source = job.vertex("slow source", &[0]);
     let fast_source = job.vertex("fast source", &[0]);
     let slow_sink = job.vertex("slow sink", &[1]);
@@ -47,7 +47,7 @@ fn a_slow_sink_slows_its_own_producers_and_no_others() {
 fn a_producer_whose_pool_could_have_more_waits_for_segments() {
     // A partition wants ten. There are four, two of which are those that every partition has.
     let mut job = Job::with_segments(1, 4, 4096);
-    let (seen, open) = (Seen::default(), Arc::new(AtomicBool::new(false)));
+    let (seen, open) = (SeenRecords::default(), Arc::new(AtomicBool::new(false)));
     let source = job.vertex("source", &[0]);
     let sink = job.vertex("sink", &[0]);
     job.edge(source, sink, Partitioner::Forward);
@@ -64,7 +64,7 @@ fn a_producer_whose_pool_could_have_more_waits_for_segments() {
 #[test]
 fn a_fan_out_in_the_middle_of_a_batch_waits_hard_and_loses_nothing() {
     let mut job = Job::with_segments(1, 64, 256);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let open = Arc::new(AtomicBool::new(false));
     let source = job.vertex("source", &[0]);
     let middle = job.vertex("middle", &[0]);
@@ -88,14 +88,14 @@ fn a_fan_out_in_the_middle_of_a_batch_waits_hard_and_loses_nothing() {
 #[test]
 fn time_is_back_pressured_only_while_the_task_is_blocked() {
     let mut job = Job::with_segments(1, 64, 256);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let open = Arc::new(AtomicBool::new(false));
     let source = job.vertex("source", &[0]);
     let middle = job.vertex("middle", &[0]);
     let sink = job.vertex("sink", &[0]);
     job.edge(source, middle, Partitioner::Forward);
     job.edge(middle, sink, Partitioner::KeyGroup);
-    job.run(source, |_| Silent(1));
+    job.run(source, |_| SilentSource(1));
     let may_end = Arc::new(AtomicBool::new(false));
     job.run(middle, |_| ThenBusy { first: PassOn { copies: 20_000 }, may_end: Arc::clone(&may_end) });
     job.run(sink, |_| Sink::shut(&seen, &open));
@@ -152,11 +152,11 @@ impl Chain for ThenBusy {
 #[test]
 fn a_task_without_input_is_idle_and_its_time_sums_to_the_whole() {
     let mut job = Job::new(1);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let source = job.vertex("source", &[0]);
     let sink = job.vertex("sink", &[0]);
     job.edge(source, sink, Partitioner::Forward);
-    job.run(source, |_| Silent(1));
+    job.run(source, |_| SilentSource(1));
     job.run(sink, |_| Sink::new(&seen));
 
     let running = job.start();
@@ -179,12 +179,12 @@ fn records_wait_for_their_buffer_to_fill_only_if_told_so() {
     for (flush_timeout_us, arrives) in [(None, false), (Some(0), true), (Some(1000), true)] {
         // Where what is in flight is bounded, one record fills the first buffers.
         let mut job = Job::with_config(2, 256, 4096, &NetworkConfig::default());
-        let seen = Seen::default();
+        let seen = SeenRecords::default();
         let source = job.vertex("source", &[0]);
         let sink = job.vertex("sink", &[1]);
         job.flush_timeout_us = flush_timeout_us;
         job.edge(source, sink, Partitioner::Forward);
-        job.run(source, |_| Silent(3));
+        job.run(source, |_| SilentSource(3));
         job.run(sink, |_| Sink::new(&seen));
 
         let running = job.start();
@@ -202,7 +202,7 @@ fn records_wait_for_their_buffer_to_fill_only_if_told_so() {
 fn an_inspection_says_what_a_task_waits_for() {
     for sink_worker in [0, 1] {
         let mut job = Job::new(2);
-        let seen = Seen::default();
+        let seen = SeenRecords::default();
         let open = Arc::new(AtomicBool::new(false));
         let source = job.vertex("source", &[0]);
         let sink = job.vertex("sink", &[sink_worker]);

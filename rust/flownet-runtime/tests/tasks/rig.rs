@@ -12,7 +12,7 @@ use flownet_runtime::spec::{
     ChannelSpec, Codec, FlowControl, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload,
     StateBackend, TaskSpec, partition_id,
 };
-use flownet_runtime::{Chain, Checkpointing, PreparedTask, TaskError, TaskHandle};
+use flownet_runtime::{Chain, CheckpointContext, PreparedTask, TaskError, TaskHandle};
 use tokio::runtime::Runtime;
 
 pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
@@ -35,7 +35,7 @@ pub(crate) struct Job {
     pub(crate) latency_interval_us: Option<u64>,
 }
 
-pub(crate) struct Running {
+pub(crate) struct RunningTask {
     runtime: Runtime,
     environments: Vec<NetworkEnvironment>,
     pub(crate) tasks: Vec<TaskHandle>,
@@ -188,12 +188,12 @@ impl Job {
         PreparedTask::prepare(spec.clone(), worker, &self.environments[worker as usize], MAX_RECORD_BYTES)
     }
 
-    pub(crate) fn start(self) -> Running {
+    pub(crate) fn start(self) -> RunningTask {
         self.start_with(|_| None)
     }
 
     /// The same, with checkpoints where `checkpointing` says so.
-    pub(crate) fn start_with(mut self, checkpointing: impl Fn(&TaskSpec) -> Option<Checkpointing>) -> Running {
+    pub(crate) fn start_with(mut self, checkpointing: impl Fn(&TaskSpec) -> Option<CheckpointContext>) -> RunningTask {
         let chains = std::mem::take(&mut self.chains);
         let mut prepared = Vec::new();
         let mut partitions = BTreeMap::<_, PartitionHandle>::new();
@@ -213,12 +213,12 @@ impl Job {
             task.start(chain, format!("worker {worker}"), |_, _| {}, || {}).unwrap()
         };
         let tasks = prepared.into_iter().map(start).collect();
-        Running { runtime: self.runtime, environments: self.environments, tasks }
+        RunningTask { runtime: self.runtime, environments: self.environments, tasks }
     }
 
     /// For jobs that are not started.
     pub(crate) fn assert_all_segments_home(self) {
-        Running { runtime: self.runtime, environments: self.environments, tasks: vec![] }
+        RunningTask { runtime: self.runtime, environments: self.environments, tasks: vec![] }
             .finish_and_assert_all_segments_home();
     }
 
@@ -227,7 +227,7 @@ impl Job {
     }
 }
 
-impl Running {
+impl RunningTask {
     pub(crate) fn task(&self, name: &str, subtask: u32) -> &TaskHandle {
         let is_it = |task: &&TaskHandle| task.spec().name == name && task.spec().subtask == subtask;
         self.tasks.iter().find(is_it).unwrap()

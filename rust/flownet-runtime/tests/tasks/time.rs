@@ -3,21 +3,25 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flownet_runtime::operator::{Entry, Kind, Sliced};
+use flownet_runtime::operator::{Entry, Kind, SliceWindowOperator};
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::time::Clock;
 use flownet_runtime::timer::{TimerKey, TimerService};
-use flownet_runtime::window::Grid;
+use flownet_runtime::window::AlignedWindows;
 use flownet_runtime::{Chain, Outputs, SourceStatus, TaskContext, TaskError};
 
-use crate::bytes::{BytesExit, Counting, Script, Step, chain};
-use crate::chains::{Seen, Sink};
-use crate::rig::{Job, Running, wait_until};
+use crate::bytes::{BytesExit, CountingFold, Script, Step, chain};
+use crate::chains::{SeenRecords, Sink};
+use crate::rig::{Job, RunningTask, wait_until};
 
 /// A source, counts by key in windows of a grid on two subtasks, and a sink; timestamps travel where `clock` needs them.
-fn window_job<C: Chain + 'static>(source_chain: impl Fn(u32) -> C, clock: Clock, grid: Grid) -> (Running, Seen) {
+fn window_job<C: Chain + 'static>(
+    source_chain: impl Fn(u32) -> C,
+    clock: Clock,
+    grid: AlignedWindows,
+) -> (RunningTask, SeenRecords) {
     let mut job = Job::new(2);
-    let seen = Seen::default();
+    let seen = SeenRecords::default();
     let source = job.vertex("source", &[0]);
     let window = job.vertex("window", &[0, 1]);
     let sink = job.vertex("sink", &[0]);
@@ -25,7 +29,7 @@ fn window_job<C: Chain + 'static>(source_chain: impl Fn(u32) -> C, clock: Clock,
     job.edge(window, sink, Partitioner::Rebalance);
     job.run(source, source_chain);
     job.run(window, |_| {
-        let operator = Sliced::new(Counting, clock, grid, 0, [None, None]);
+        let operator = SliceWindowOperator::new(CountingFold, clock, grid, 0, [None, None]);
         let entry = Entry { side: 0, keyed: true, stamps: clock == Clock::Event };
         chain(Kind::Operator(Box::new(operator)), Some(entry), Some((BytesExit { key_bytes: None }, false)))
     });
@@ -33,8 +37,8 @@ fn window_job<C: Chain + 'static>(source_chain: impl Fn(u32) -> C, clock: Clock,
     (job.start(), seen)
 }
 
-fn tumbling(size_ms: i64) -> Grid {
-    Grid::new(size_ms, size_ms, 0).unwrap()
+fn tumbling(size_ms: i64) -> AlignedWindows {
+    AlignedWindows::new(size_ms, size_ms, 0).unwrap()
 }
 
 pub(crate) fn script(steps: &[Step], stamps: bool, ends: bool) -> impl Chain + use<> {
@@ -56,7 +60,7 @@ fn the_end_of_input_fires_pending_windows() {
 }
 
 /// Key, start of the window, count.
-fn counted(seen: &Seen) -> Vec<(u8, i64, u64)> {
+fn counted(seen: &SeenRecords) -> Vec<(u8, i64, u64)> {
     let read = |(_, result): (usize, Vec<u8>)| {
         let (count, rest) = result.split_first_chunk::<8>().unwrap();
         let (key, start_ms) = rest.split_last_chunk::<8>().unwrap();
@@ -95,7 +99,8 @@ fn windows_of_event_time_go_by_the_timestamps_of_records_and_not_by_when_they_co
 fn windows_that_overlap_count_a_record_in_each() {
     use Step::{Record, Watermark};
     let steps = [Record(1, 5), Record(1, 15), Watermark(14), Record(1, 16)];
-    let (running, seen) = window_job(|_| script(&steps, true, true), Clock::Event, Grid::new(20, 10, 0).unwrap());
+    let (running, seen) =
+        window_job(|_| script(&steps, true, true), Clock::Event, AlignedWindows::new(20, 10, 0).unwrap());
     running.join();
     assert_eq!(counted(&seen), [(1, -10, 1), (1, 0, 3), (1, 10, 2)]);
     running.finish_and_assert_all_segments_home();

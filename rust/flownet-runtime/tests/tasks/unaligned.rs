@@ -9,10 +9,10 @@ use flownet_core::BarrierKind;
 use flownet_runtime::{CheckpointMode, CheckpointOrder, StatePart};
 
 use crate::bytes::Step;
-use crate::checkpoints::{ALL, Keyed, Run, steps};
+use crate::checkpoints::{ALL, KeyedJob, Run, steps};
 use crate::rig::{now_and_then, wait_until};
 
-fn start(keyed: Keyed, steps: &[Arc<Vec<Step>>], restored: &[StatePart]) -> Run {
+fn start(keyed: KeyedJob, steps: &[Arc<Vec<Step>>], restored: &[StatePart]) -> Run {
     let mut run = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, steps, restored);
     run.kind = BarrierKind::Unaligned;
     run
@@ -55,8 +55,8 @@ fn a_job_goes_on_from_what_it_had_read_and_what_was_on_its_way() {
 #[test]
 fn a_task_whose_producers_have_ended_takes_the_checkpoint_that_keeps_its_end() {
     let steps = steps(7);
-    let expected = start(Keyed::Running, &steps, &[]).run_to_end(1);
-    let run = start(Keyed::Running, &steps, &[]);
+    let expected = start(KeyedJob::Running, &steps, &[]).run_to_end(1);
+    let run = start(KeyedJob::Running, &steps, &[]);
     run.permits.limit();
     run.go_to(usize::MAX);
     // Sources and those behind them come to their end, keep it with a checkpoint that overtakes what the sink has not read,
@@ -79,8 +79,8 @@ fn a_task_whose_producers_have_ended_takes_the_checkpoint_that_keeps_its_end() {
 #[test]
 fn a_checkpoint_that_is_given_up_leaves_nothing_in_the_next() {
     let steps = steps(8);
-    let expected = start(Keyed::Tumbling, &steps, &[]).run_to_end(1);
-    let run = start(Keyed::Tumbling, &steps, &[]);
+    let expected = start(KeyedJob::Tumbling, &steps, &[]).run_to_end(1);
+    let run = start(KeyedJob::Tumbling, &steps, &[]);
     run.permits.limit();
     run.go_to(40);
     // The sink is at a record that it has no permit for.
@@ -90,13 +90,13 @@ fn a_checkpoint_that_is_given_up_leaves_nothing_in_the_next() {
     run.go_to(60);
     let restored = run.checkpoint(2);
     run.kill();
-    assert_eq!(start(Keyed::Tumbling, &steps, &restored).run_to_end(3), expected);
+    assert_eq!(start(KeyedJob::Tumbling, &steps, &restored).run_to_end(3), expected);
 }
 
 #[test]
 fn a_savepoint_in_between_waits_for_all_that_is_queued_and_has_none_of_it() {
     let steps = steps(9);
-    let mut run = start(Keyed::Session, &steps, &[]);
+    let mut run = start(KeyedJob::Session, &steps, &[]);
     run.permits.limit();
     run.go_to(50);
     run.checkpoint(1);
@@ -106,8 +106,8 @@ fn a_savepoint_in_between_waits_for_all_that_is_queued_and_has_none_of_it() {
     let saved = run.checkpoint(2);
     assert_eq!(in_flight(&saved), BTreeSet::new());
     run.kill();
-    let expected = start(Keyed::Session, &steps, &[]).run_to_end(1);
-    let again = Run::start(Keyed::Session, 3, CheckpointMode::ExactlyOnce, &steps, &saved);
+    let expected = start(KeyedJob::Session, &steps, &[]).run_to_end(1);
+    let again = Run::start(KeyedJob::Session, 3, CheckpointMode::ExactlyOnce, &steps, &saved);
     assert_eq!(again.run_to_end(3), expected);
 }
 
@@ -153,10 +153,10 @@ fn a_checkpoint_that_takes_too_long_overtakes_wherever_its_barriers_are() {
 #[test]
 fn what_a_checkpoint_overtakes_late_is_part_of_it() {
     let steps = steps(4);
-    let expected = start(Keyed::Running, &steps, &[]).run_to_end(1);
+    let expected = start(KeyedJob::Running, &steps, &[]).run_to_end(1);
     let mut has_overtaken = false;
     while !has_overtaken {
-        let mut run = start(Keyed::Running, &steps, &[]);
+        let mut run = start(KeyedJob::Running, &steps, &[]);
         run.kind = BarrierKind::AlignedWithTimeout;
         run.permits.limit();
         run.go_to(60);
@@ -168,20 +168,20 @@ fn what_a_checkpoint_overtakes_late_is_part_of_it() {
         let restored = run.checkpoint_overtaken(1);
         has_overtaken = !in_flight(&restored).is_empty();
         run.kill();
-        assert_eq!(start(Keyed::Running, &steps, &restored).run_to_end(2), expected);
+        assert_eq!(start(KeyedJob::Running, &steps, &restored).run_to_end(2), expected);
     }
 }
 
 #[test]
 fn a_checkpoint_in_time_has_nothing_on_its_way() {
     let steps = steps(5);
-    let expected = start(Keyed::Running, &steps, &[]).run_to_end(1);
-    let mut run = start(Keyed::Running, &steps, &[]);
+    let expected = start(KeyedJob::Running, &steps, &[]).run_to_end(1);
+    let mut run = start(KeyedJob::Running, &steps, &[]);
     run.kind = BarrierKind::AlignedWithTimeout;
     run.permits.limit();
     run.go_to(60);
     let restored = run.checkpoint(1);
     assert_eq!(in_flight(&restored), BTreeSet::new());
     run.kill();
-    assert_eq!(start(Keyed::Running, &steps, &restored).run_to_end(2), expected);
+    assert_eq!(start(KeyedJob::Running, &steps, &restored).run_to_end(2), expected);
 }

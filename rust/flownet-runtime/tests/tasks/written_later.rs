@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flownet_core::{Barrier, BarrierKind, CheckpointId};
-use flownet_runtime::snapshot::{IsOver, Share, Written};
+use flownet_runtime::snapshot::{IsOver, Share, WrittenState};
 use flownet_runtime::{
-    Chain, CheckpointMode, CheckpointOrder, CheckpointReport, Checkpointing, Outputs, SourceStatus, StatePart,
+    Chain, CheckpointContext, CheckpointMode, CheckpointOrder, CheckpointReport, Outputs, SourceStatus, StatePart,
     TaskContext, TaskError,
 };
 
-use crate::rig::{Job, Running, wait_until};
+use crate::rig::{Job, RunningTask, wait_until};
 
 /// What the test and the chain know of each other.
 #[derive(Default)]
-struct Shared {
+struct SharedCounts {
     polls: AtomicUsize,
     ends: AtomicBool,
     /// Up to which checkpoint all may be written.
@@ -27,18 +27,18 @@ struct Shared {
 }
 
 /// A source that has half of each snapshot ready, and writes the other half when it may.
-struct Later {
-    shared: Arc<Shared>,
+struct LaterWriter {
+    shared: Arc<SharedCounts>,
     writing: Option<u64>,
 }
 
-fn half(name: &str) -> Written {
+fn half(name: &str) -> WrittenState {
     let share = Share::All { subtask: 0 };
     let part = StatePart { uid: "source".into(), name: name.into(), share, bytes: vec![] };
-    Written { parts: vec![part], pieces: vec![] }
+    WrittenState { parts: vec![part], pieces: vec![] }
 }
 
-impl Chain for Later {
+impl Chain for LaterWriter {
     fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }
@@ -52,7 +52,7 @@ impl Chain for Later {
         })
     }
 
-    fn snapshot(&mut self, checkpoint_id: u64, _: Option<u64>) -> Result<Written, TaskError> {
+    fn snapshot(&mut self, checkpoint_id: u64, _: Option<u64>) -> Result<WrittenState, TaskError> {
         self.writing = Some(checkpoint_id);
         Ok(half("at once"))
     }
@@ -61,7 +61,7 @@ impl Chain for Later {
         self.writing.is_some()
     }
 
-    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<Written, TaskError> {
+    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<WrittenState, TaskError> {
         assert_eq!(self.writing, Some(checkpoint_id));
         self.shared.written_on.fetch_add(1, Ordering::SeqCst);
         if self.shared.refused.load(Ordering::SeqCst) == checkpoint_id {
@@ -72,7 +72,7 @@ impl Chain for Later {
             while !is_over() {
                 std::thread::yield_now();
             }
-            return Ok(Written::default());
+            return Ok(WrittenState::default());
         }
         self.writing = None;
         Ok(half("later"))
@@ -85,21 +85,21 @@ impl Chain for Later {
 }
 
 struct Rig {
-    shared: Arc<Shared>,
-    running: Running,
+    shared: Arc<SharedCounts>,
+    running: RunningTask,
 }
 
 impl Rig {
     fn new() -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedCounts::default());
         let mut job = Job::new(1);
         let source = job.vertex("source", &[0]);
-        job.run(source, |_| Later { shared: Arc::clone(&shared), writing: None });
+        job.run(source, |_| LaterWriter { shared: Arc::clone(&shared), writing: None });
         let running = job.start_with(|_| {
             let shared = Arc::clone(&shared);
             let report = Arc::new(move |report| shared.reports.lock().unwrap().push(report));
             let mode = CheckpointMode::ExactlyOnce;
-            Some(Checkpointing { mode, overtakes: true, restored: vec![], has_finished: false, report })
+            Some(CheckpointContext { mode, overtakes: true, restored: vec![], has_finished: false, report })
         });
         Self { shared, running }
     }

@@ -1,6 +1,6 @@
 //! What a channel's credit, sequence and backlog must be, kept beside the machines from the frames that pass.
 
-use flownet_core::wire::{ControlFrame, DataHeader, Decoded, WireLimits, decode};
+use flownet_core::wire::{ControlFrame, DataHeader, DecodeResult, WireLimits, decode};
 use flownet_core::{Backlog, ChannelId, SubpartitionCell};
 
 /// The accounts of one channel.
@@ -20,19 +20,21 @@ pub(super) struct Book {
 }
 
 /// A frame as a bystander sees it. Payloads are passed over.
-pub(super) enum Seen<'a> {
+pub(super) enum ObservedFrame<'a> {
     Data(DataHeader),
     Control(ControlFrame<'a>),
 }
 
 /// Shows every frame. There must be whole ones only.
-pub(super) fn each_frame<'a>(bytes: &'a [u8], limits: &WireLimits, mut see: impl FnMut(Seen<'a>)) {
+pub(super) fn each_frame<'a>(bytes: &'a [u8], limits: &WireLimits, mut see: impl FnMut(ObservedFrame<'a>)) {
     let mut rest = bytes;
     while !rest.is_empty() {
         let (seen, len) = match decode(rest, limits).expect("machines send frames only") {
-            Decoded::More { needed } => panic!("a frame was cut: {} of {needed} bytes", rest.len()),
-            Decoded::Data { header, consumed } => (Seen::Data(header), consumed + header.payload_bytes as usize),
-            Decoded::Control { frame, consumed } => (Seen::Control(frame), consumed),
+            DecodeResult::More { needed } => panic!("a frame was cut: {} of {needed} bytes", rest.len()),
+            DecodeResult::Data { header, consumed } => {
+                (ObservedFrame::Data(header), consumed + header.payload_bytes as usize)
+            }
+            DecodeResult::Control { frame, consumed } => (ObservedFrame::Control(frame), consumed),
         };
         rest = &rest[len..];
         see(seen);

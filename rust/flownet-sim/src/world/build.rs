@@ -13,9 +13,9 @@ use super::book::Book;
 use super::connection::Connection;
 use super::relay::Relay;
 use super::stream::Stream;
-use super::tasks::{Channel, Reader, Registry, Remote, Writer};
+use super::tasks::{Channel, Reader, Registry, RemoteTask, Writer};
 use crate::action::Turn;
-use crate::alarm::{Alarm, Awake};
+use crate::alarm::{Alarm, DueTurns};
 use crate::plan::{Plan, ProducerEnd, Wiring};
 
 impl World {
@@ -27,7 +27,7 @@ impl World {
     pub fn new(plan: Plan) -> Self {
         #[cfg(feature = "planted-bugs")]
         flownet_core::plant(plan.bug);
-        let awake = Arc::new(Awake::default());
+        let awake = Arc::new(DueTurns::default());
         let segments: Vec<_> = plan.workers.iter().map(|worker| memory(worker.segments, &plan)).collect();
         let wiring = plan.wiring();
         let readers = wiring.consumers.iter().enumerate().map(|(index, end)| {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    fn open(&mut self, edge: &Channel, index: ChannelIndex, connection: usize) -> Option<Remote> {
+    fn open(&mut self, edge: &Channel, index: ChannelIndex, connection: usize) -> Option<RemoteTask> {
         let reader = &self.readers[edge.consumer];
         let place = self.channels.len();
         let opening = &mut self.connections[connection];
@@ -125,7 +125,7 @@ impl World {
         let id = machine.open(Arc::clone(&channel), PartitionId::new(edge.producer as u64), edge.subpartition);
         opening.channels.push(place);
         opening.consumer.send.set();
-        Some(Remote { channel, id, book: Book::default() })
+        Some(RemoteTask { channel, id, book: Book::default() })
     }
 }
 

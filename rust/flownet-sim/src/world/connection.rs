@@ -8,14 +8,14 @@ use flownet_core::exchange::consumer::{ConsumerConnection, PayloadSlot, ReceiveS
 use flownet_core::exchange::outbox::Outbox;
 use flownet_core::exchange::producer::{ProducerConnection, ProducerSettings};
 use flownet_core::exchange::ready::ReadyList;
-use flownet_core::wire::{ControlFrame, Decoded, WireLimits, decode};
+use flownet_core::wire::{ControlFrame, DecodeResult, WireLimits, decode};
 use flownet_core::{Backlog, ChannelId, ExchangeError};
 
-use super::book::{Seen, check_backlog, each_frame};
+use super::book::{ObservedFrame, check_backlog, each_frame};
 use super::tasks::{Channel, Registry};
 use super::wire::Wire;
 use crate::action::{Side, Turn};
-use crate::alarm::{Alarm, Awake};
+use crate::alarm::{Alarm, DueTurns};
 use crate::plan::{Plan, WorkerPlan};
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ enum Inbound {
 }
 
 impl Connection {
-    pub(super) fn new(plan: &Plan, index: usize, from: usize, to: usize, awake: &Arc<Awake>) -> Self {
+    pub(super) fn new(plan: &Plan, index: usize, from: usize, to: usize, awake: &Arc<DueTurns>) -> Self {
         let alarm = |turn| Alarm::new(turn, awake);
         let link = |direction: usize| Wire::new(plan.links[(2 * index + direction) % plan.links.len()].clone());
         let (producer_ready, consumer_ready) = (ReadyList::new(), ReadyList::new());
@@ -169,9 +169,9 @@ impl Connection {
         let mut at = 0;
         loop {
             match decode(&end.staged[at..], &self.limits).expect("the consumer sends frames only") {
-                Decoded::More { .. } => break,
-                Decoded::Data { .. } => panic!("a consumer sent data"),
-                Decoded::Control { frame, consumed } => {
+                DecodeResult::More { .. } => break,
+                DecodeResult::Data { .. } => panic!("a consumer sent data"),
+                DecodeResult::Control { frame, consumed } => {
                     note_granted(&frame, &self.channels, channels);
                     machine.handle_frame(frame, registry).expect("the consumer keeps to the protocol");
                     at += consumed;
@@ -242,10 +242,10 @@ impl Connection {
             (Side::Consumer, Inbound::Skip(left)) => return *left,
         };
         match decode(arrived, &self.limits) {
-            Ok(Decoded::Data { consumed, .. }) if split => consumed,
-            Ok(Decoded::Data { header, consumed }) => consumed + header.payload_bytes as usize,
-            Ok(Decoded::Control { consumed, .. }) => consumed,
-            Ok(Decoded::More { .. }) | Err(_) => arrived.len(),
+            Ok(DecodeResult::Data { consumed, .. }) if split => consumed,
+            Ok(DecodeResult::Data { header, consumed }) => consumed + header.payload_bytes as usize,
+            Ok(DecodeResult::Control { consumed, .. }) => consumed,
+            Ok(DecodeResult::More { .. }) | Err(_) => arrived.len(),
         }
     }
 }
@@ -285,8 +285,8 @@ impl ConsumerEnd {
                 taken == left
             }
             Inbound::Header => match decode(rest, limits).expect("the producer sends frames only") {
-                Decoded::More { .. } => false,
-                Decoded::Data { header, consumed } => {
+                DecodeResult::More { .. } => false,
+                DecodeResult::Data { header, consumed } => {
                     *at += consumed;
                     let len = header.payload_bytes as usize;
                     note_data_received(header.channel, header.sequence, ids, channels);
@@ -299,7 +299,7 @@ impl ConsumerEnd {
                         };
                     true
                 }
-                Decoded::Control { frame, consumed } => {
+                DecodeResult::Control { frame, consumed } => {
                     *at += consumed;
                     note_event_received(&frame, ids, channels);
                     machine.handle_frame(frame).expect("the producer keeps to the protocol");
@@ -324,16 +324,16 @@ fn peek(outbox: &Outbox, skip: usize) -> Vec<u8> {
 fn note_sent(bytes: &[u8], limits: &WireLimits, ids: &[usize], channels: &mut [Channel]) {
     let mut told: Vec<(ChannelId, Backlog)> = Vec::new();
     each_frame(bytes, limits, |seen| match seen {
-        Seen::Data(header) => {
+        ObservedFrame::Data(header) => {
             channels[ids[header.channel.get() as usize]].book().on_element_sent(header.sequence, true);
             told.push((header.channel, header.backlog));
         }
-        Seen::Control(ControlFrame::Event { channel, sequence, backlog, .. }) => {
+        ObservedFrame::Control(ControlFrame::Event { channel, sequence, backlog, .. }) => {
             channels[ids[channel.get() as usize]].book().on_element_sent(sequence, false);
             told.push((channel, backlog));
         }
-        Seen::Control(ControlFrame::Backlog(backlogs)) => told.extend(backlogs),
-        Seen::Control(_) => {}
+        ObservedFrame::Control(ControlFrame::Backlog(backlogs)) => told.extend(backlogs),
+        ObservedFrame::Control(_) => {}
     });
     for (at, &(id, backlog)) in told.iter().enumerate() {
         if told[at + 1..].iter().all(|&(later, _)| later != id) {
@@ -344,15 +344,15 @@ fn note_sent(bytes: &[u8], limits: &WireLimits, ids: &[usize], channels: &mut [C
 
 fn note_announced(bytes: &[u8], limits: &WireLimits, ids: &[usize], channels: &mut [Channel]) {
     each_frame(bytes, limits, |seen| match seen {
-        Seen::Control(ControlFrame::Open { channel, initial_credit, .. }) => {
+        ObservedFrame::Control(ControlFrame::Open { channel, initial_credit, .. }) => {
             channels[ids[channel.get() as usize]].book().promised += initial_credit.get();
         }
-        Seen::Control(ControlFrame::Credit(credits)) => {
+        ObservedFrame::Control(ControlFrame::Credit(credits)) => {
             for (channel, credit) in credits {
                 channels[ids[channel.get() as usize]].book().promised += credit.get();
             }
         }
-        Seen::Control(ControlFrame::Cancel { channel }) => {
+        ObservedFrame::Control(ControlFrame::Cancel { channel }) => {
             channels[ids[channel.get() as usize]].book().on_cancel_sent();
         }
         _ => {}

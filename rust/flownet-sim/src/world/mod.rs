@@ -29,7 +29,7 @@ use flownet_memory::SegmentPool;
 use self::connection::Connection;
 use self::tasks::{Channel, Reader, Registry, Writer};
 use crate::action::{Action, Side, Turn};
-use crate::alarm::{Alarm, Awake};
+use crate::alarm::{Alarm, DueTurns};
 use crate::plan::Plan;
 
 /// See the [module docs](self).
@@ -44,7 +44,7 @@ pub struct World {
     channels: Vec<Channel>,
     connections: Vec<Connection>,
     arrivals: BinaryHeap<Reverse<(u64, usize, Side)>>,
-    awake: Arc<Awake>,
+    awake: Arc<DueTurns>,
     faults: u32,
     actions: u64,
     /// Buffers and events that gates gave.

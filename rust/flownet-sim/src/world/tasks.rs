@@ -31,14 +31,14 @@ pub(super) struct Writer {
     /// It ended before its end.
     pub(super) is_gone: bool,
     /// The record it has begun and found no room for.
-    pub(super) pending: Option<Pending>,
+    pub(super) pending: Option<PendingTask>,
     records: u64,
     barriers: u64,
     pub(super) alarm: Arc<Alarm>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingTask {
     record: Record,
     /// One subpartition, or all.
     target: Option<SubpartitionIndex>,
@@ -70,13 +70,13 @@ pub(super) struct Channel {
     pub(super) subpartition: SubpartitionIndex,
     pub(super) stream: Stream,
     pub(super) cell: Arc<SubpartitionCell>,
-    pub(super) remote: Option<Remote>,
+    pub(super) remote: Option<RemoteTask>,
     /// Something broke it: what it was given need not arrive.
     pub(super) is_excused: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Remote {
+pub(super) struct RemoteTask {
     pub(super) channel: Arc<RemoteChannel>,
     pub(super) id: ChannelId,
     pub(super) book: Book,
@@ -204,7 +204,7 @@ impl World {
         let writer = &mut self.writers[producer];
         let record = Record { seed: (producer as u64) << 32 | writer.records, bytes };
         writer.records += 1;
-        writer.pending = Some(Pending { record, target, written: 0, is_begun });
+        writer.pending = Some(PendingTask { record, target, written: 0, is_begun });
     }
 
     /// Writes as much of the begun record as finds room.
@@ -359,7 +359,10 @@ impl World {
 
     pub(super) fn on_gate_failed(&mut self, consumer: usize, error: &ExchangeError) {
         assert!(self.faults > 0, "consumer {consumer} failed though nothing broke: {error}");
-        assert!(!matches!(error, ExchangeError::PeerBreach { .. }), "consumer {consumer} blames its peer: {error}");
+        assert!(
+            !matches!(error, ExchangeError::ProtocolViolation { .. }),
+            "consumer {consumer} blames its peer: {error}"
+        );
         self.end_task(self.readers[consumer].task, Some("its input failed"));
     }
 

@@ -16,7 +16,7 @@ use object_store::{
 };
 
 #[derive(Debug)]
-pub(super) struct Tearing {
+pub(super) struct TearingStore {
     inner: InMemory,
     /// Steps until it dies.
     left: AtomicU64,
@@ -25,7 +25,7 @@ pub(super) struct Tearing {
     seed: AtomicU64,
 }
 
-impl Tearing {
+impl TearingStore {
     pub(super) fn new(inner: InMemory, seed: u64) -> Self {
         let (left, is_calm) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
         Self { inner, left, is_calm, is_remote: false, seed: AtomicU64::new(seed) }
@@ -96,14 +96,14 @@ fn dead() -> Error {
     Error::Generic { store: "tearing", source: "the process is dead".into() }
 }
 
-impl fmt::Display for Tearing {
+impl fmt::Display for TearingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tearing")
     }
 }
 
 #[async_trait]
-impl ObjectStore for Tearing {
+impl ObjectStore for TearingStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
         self.travel().await;
         match self.step() {

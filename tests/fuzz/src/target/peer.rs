@@ -13,7 +13,8 @@ use flownet_core::exchange::producer::{PartitionLookup, ProducerConnection, Prod
 use flownet_core::exchange::ready::ReadyList;
 use flownet_core::partition::PartitionHandle;
 use flownet_core::wire::{
-    ControlFrame, DataHeader, Decoded, decode, encode_backlogs, encode_credits, encode_events_read, encode_fill_limits,
+    ControlFrame, DataHeader, DecodeResult, decode, encode_backlogs, encode_credits, encode_events_read,
+    encode_fill_limits,
 };
 use flownet_core::{
     Backlog, BarrierKind, ChannelId, ChannelIndex, Credit, Element, Event, FillLimit, InputGate, PartitionId,
@@ -76,13 +77,13 @@ impl Consumer {
     fn receive(mut self, mut bytes: &[u8], mut turns: Turns) {
         loop {
             match decode(bytes, &LIMITS) {
-                Ok(Decoded::Control { frame, consumed }) => {
+                Ok(DecodeResult::Control { frame, consumed }) => {
                     if self.connection.handle_frame(frame).is_err() {
                         break;
                     }
                     bytes = &bytes[consumed..];
                 }
-                Ok(Decoded::Data { header, consumed }) => {
+                Ok(DecodeResult::Data { header, consumed }) => {
                     let rest = &bytes[consumed..];
                     let (payload, later) = rest.split_at((header.payload_bytes as usize).min(rest.len()));
                     if !self.take(header, payload) {
@@ -90,7 +91,7 @@ impl Consumer {
                     }
                     bytes = later;
                 }
-                Ok(Decoded::More { .. }) | Err(_) => break,
+                Ok(DecodeResult::More { .. }) | Err(_) => break,
             }
             if turns.is_due() {
                 self.read();
@@ -163,7 +164,7 @@ impl Producer {
 
     fn receive(mut self, mut bytes: &[u8], mut turns: Turns) {
         let only = Only(self.partition.handle());
-        while let Ok(Decoded::Control { frame, consumed }) = decode(bytes, &LIMITS) {
+        while let Ok(DecodeResult::Control { frame, consumed }) = decode(bytes, &LIMITS) {
             if self.connection.handle_frame(frame, &only).is_err() {
                 return;
             }
@@ -213,9 +214,9 @@ impl Producer {
 fn check_frames(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let consumed = match decode(bytes, &LIMITS).expect("own frames are good") {
-            Decoded::Control { consumed, .. } => consumed,
-            Decoded::Data { header, consumed } => consumed + header.payload_bytes as usize,
-            Decoded::More { .. } => panic!("half a frame"),
+            DecodeResult::Control { consumed, .. } => consumed,
+            DecodeResult::Data { header, consumed } => consumed + header.payload_bytes as usize,
+            DecodeResult::More { .. } => panic!("half a frame"),
         };
         bytes = &bytes[consumed..];
     }

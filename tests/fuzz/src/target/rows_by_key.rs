@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use arrow_schema::{DataType, Field, Schema};
 use flownet_core::Target;
-use flownet_rows::{Foreign, OperatorInfo, OwnFunctions, RowsMedium, TaskThread};
-use flownet_runtime::deploy::{Harness, Stopped};
+use flownet_rows::{ExternalOperators, OperatorInfo, OwnFunctions, RowsFormat, TaskThread};
+use flownet_runtime::deploy::{Harness, HarnessStop};
 use flownet_runtime::operator::Kind;
 use flownet_runtime::snapshot::StatePart;
 use flownet_runtime::spec::{
@@ -38,7 +38,7 @@ pub(super) fn run(data: &[u8]) {
 fn taken(kind: &RowsKind, steps: &[Step], restored: &[StatePart]) -> Result<Vec<StatePart>, TaskError> {
     let mut harness = harness(kind, steps, None);
     match harness.open(restored).and_then(|()| harness.snapshot()) {
-        Err(Stopped { error: TaskError::Panic { message, .. }, .. }) => panic!("{message}"),
+        Err(HarnessStop { error: TaskError::Panic { message, .. }, .. }) => panic!("{message}"),
         kept => kept.map_err(|stopped| stopped.error),
     }
 }
@@ -178,8 +178,8 @@ fn operators() -> Vec<(RowsKind, RowsKind)> {
 /// Aggregates of the user's and the like are not among these operators.
 struct NoForeign;
 
-impl Foreign for NoForeign {
-    fn stage(&self, _: &OperatorSpec, _: &RowsKind, _: &OperatorInfo) -> Result<Kind<RowsMedium>, TaskError> {
+impl ExternalOperators for NoForeign {
+    fn stage(&self, _: &OperatorSpec, _: &RowsKind, _: &OperatorInfo) -> Result<Kind<RowsFormat>, TaskError> {
         Err(TaskError::Config("an operator of another language".into()))
     }
 

@@ -1,7 +1,7 @@
 //! The frame decoder: any bytes are a frame, a request for more, or an error.
 
 use flownet_core::credit::EventsRead;
-use flownet_core::wire::{ControlFrame, DataHeader, Decoded, ErrorCode, ErrorScope, WireLimits, decode};
+use flownet_core::wire::{ControlFrame, DataHeader, DecodeResult, ErrorCode, ErrorScope, WireLimits, decode};
 use flownet_core::wire::{encode_backlogs, encode_credits, encode_events_read, encode_fill_limits};
 use flownet_core::{
     Backlog, Barrier, BarrierKind, ChannelId, CheckpointId, Credit, CustomEvent, Event, FillLimit, PartitionId,
@@ -16,16 +16,16 @@ pub(super) fn run(data: &[u8]) {
     let mut rest = data;
     while !rest.is_empty() {
         let consumed = match decode(rest, &LIMITS) {
-            Ok(Decoded::More { needed }) => {
+            Ok(DecodeResult::More { needed }) => {
                 assert!(needed > rest.len(), "asked for {needed} bytes, which are there");
                 return;
             }
-            Ok(Decoded::Data { header, consumed }) => {
+            Ok(DecodeResult::Data { header, consumed }) => {
                 assert!(header.payload_bytes <= SEGMENT_BYTES);
                 assert_eq!(&*header.encode(), &rest[..consumed], "a header is what it was");
                 (consumed + header.payload_bytes as usize).min(rest.len())
             }
-            Ok(Decoded::Control { frame, consumed }) => {
+            Ok(DecodeResult::Control { frame, consumed }) => {
                 check_again(&frame);
                 consumed
             }
@@ -43,7 +43,7 @@ fn check_again(frame: &ControlFrame<'_>) {
     let mut bytes = Vec::new();
     frame.encode(&mut bytes);
     let again = decode(&bytes, &LIMITS).expect("own frames are good");
-    assert_eq!(again, Decoded::Control { frame: frame.clone(), consumed: bytes.len() });
+    assert_eq!(again, DecodeResult::Control { frame: frame.clone(), consumed: bytes.len() });
 }
 
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 import flownet as fn
 from flownet import errors
-from flownet.kafka import lineage
+from flownet.kafka import transaction_history
 
 from ..disturbed import FailsOnce
 
@@ -69,7 +69,7 @@ def test_nothing_can_be_seen_before_its_checkpoint_counts(kafka: Broker, topic: 
     name = topic(1)
     env = fn.Environment(buffer_timeout="5ms")
     env.enable_checkpointing("1h", storage=tmp_path / "checkpoints")
-    passed = env.from_resumable(lambda at: iter([(1, 1), *[None] * 10_000]) if at is None else iter([]))
+    passed = env.from_generator(lambda at: iter([(1, 1), *[None] * 10_000]) if at is None else iter([]))
     passed.uid("one").sink_to(fn.KafkaSink(kafka.servers, name, value="json")).uid("written")
     with env.execute_async() as job:
         while job.status().records < 1:
@@ -188,7 +188,7 @@ def test_a_mark_that_the_broker_has_forgotten_is_told_and_an_old_one_is_written_
     with pytest.raises(errors.KafkaTransactionError, match=f"topic '{name}' .*offsets.retention.minutes") as caught:
         other.commit(batch)
     assert caught.value.topic == name
-    monkeypatch.setattr(lineage, "FRESH_S", 0.0)
+    monkeypatch.setattr(transaction_history, "FRESH_S", 0.0)
     seldom = opened(kafka.servers, name, name="old")
     assert seldom._own is not None
     admin.delete_consumer_groups([seldom._own.name])[seldom._own.name].result(60)

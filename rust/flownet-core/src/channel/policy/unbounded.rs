@@ -13,17 +13,17 @@ use crate::subpartition::Element;
 
 /// See the [module docs](self). The gate fails at its limit.
 #[derive(Debug)]
-pub(super) struct Unbounded {
+pub(super) struct UnboundedPolicy {
     pool: Arc<BufferPool>,
 }
 
-impl Unbounded {
+impl UnboundedPolicy {
     pub(super) fn new(pool: Arc<BufferPool>) -> Self {
         Self { pool }
     }
 }
 
-impl ReceivePolicy for Unbounded {
+impl ReceivePolicy for UnboundedPolicy {
     fn poll_place(&self, channel: &RemoteChannel, bytes: usize, _: &Waker) -> Poll<Option<MemorySegment>> {
         Poll::Ready(pooled_or_not(&self.pool, channel, bytes))
     }

@@ -7,7 +7,7 @@ use super::Pair;
 use crate::channel::ChannelControl;
 use crate::error::ProtocolError;
 use crate::exchange::consumer::{PayloadSlot, ReceiveSlot};
-use crate::wire::codec::{Decoded, decode};
+use crate::wire::codec::{DecodeResult, decode};
 use crate::wire::{ControlFrame, WireLimits};
 
 /// The consumer's driver between two reads.
@@ -67,9 +67,9 @@ impl Pair {
         let mut at = 0;
         loop {
             match decode(&bytes[at..], &limits).expect("the consumer sends only frames") {
-                Decoded::More { .. } => break,
-                Decoded::Data { .. } => panic!("a consumer sends no data"),
-                Decoded::Control { frame, consumed } => {
+                DecodeResult::More { .. } => break,
+                DecodeResult::Data { .. } => panic!("a consumer sends no data"),
+                DecodeResult::Control { frame, consumed } => {
                     self.note(&frame);
                     let producer = self.producer.as_mut().unwrap();
                     producer.handle_frame(frame, &self.registry).expect("the consumer keeps to the protocol");
@@ -161,8 +161,8 @@ impl Pair {
                 continue;
             }
             match decode(rest, &limits)? {
-                Decoded::More { .. } => break,
-                Decoded::Data { header, consumed } => {
+                DecodeResult::More { .. } => break,
+                DecodeResult::Data { header, consumed } => {
                     at += consumed;
                     self.data_headers.push(header);
                     match consumer.handle_header(header, Waker::noop())? {
@@ -174,7 +174,7 @@ impl Pair {
                         }
                     }
                 }
-                Decoded::Control { frame, consumed } => {
+                DecodeResult::Control { frame, consumed } => {
                     at += consumed;
                     if let ControlFrame::Backlog(backlogs) = &frame {
                         self.backlog_frames.extend(backlogs.clone().map(|(channel, count)| (channel, count.get())));

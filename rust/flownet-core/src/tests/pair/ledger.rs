@@ -6,7 +6,7 @@ use crate::event::Event;
 
 /// What the partition wrote to one channel and the gate has not given yet.
 #[derive(Default)]
-pub(super) struct Emitted {
+pub(super) struct EmittedRecord {
     pub(super) written: u64,
     pub(super) read: u64,
     items: VecDeque<Item>,
@@ -18,7 +18,7 @@ enum Item {
     Event(Event),
 }
 
-impl Emitted {
+impl EmittedRecord {
     pub(super) fn is_settled(&self) -> bool {
         self.items.is_empty() && self.priority.is_empty()
     }

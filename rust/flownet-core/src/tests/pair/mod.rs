@@ -17,7 +17,7 @@ use std::task::{Poll, Waker};
 use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, MemoryError, SegmentPool};
 
 use self::drive::Receiver;
-use self::ledger::{Emitted, byte_of};
+use self::ledger::{EmittedRecord, byte_of};
 use self::wire::{Random, Wire};
 use super::CountingWaker;
 use crate::channel::{ChannelControl, RemoteChannel};
@@ -115,7 +115,7 @@ pub(crate) struct Pair {
     pub(crate) cancel_frames: Vec<ChannelId>,
     pub(crate) data_headers: Vec<DataHeader>,
     random: Random,
-    emitted: Vec<Emitted>,
+    emitted: Vec<EmittedRecord>,
     held: Vec<Buffer>,
     had_barrier: bool,
     pub(crate) blocked: Vec<ChannelIndex>,
@@ -186,7 +186,7 @@ impl Pair {
             cancel_frames: Vec::new(),
             data_headers: Vec::new(),
             random: Random(setup.seed.unwrap_or(0)),
-            emitted: (0..setup.channels).map(|_| Emitted::default()).collect(),
+            emitted: (0..setup.channels).map(|_| EmittedRecord::default()).collect(),
             held: Vec::new(),
             had_barrier: false,
             blocked: Vec::new(),

@@ -16,14 +16,14 @@ mod world;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use self::world::{At, World};
+use self::world::{ThreadStep, World};
 
 impl World {
     fn check(&self) {
         assert!(self.ends <= 1, "one end: {self:#?}");
         if self.reading.is_open() {
             assert_eq!(self.socket.watches_bytes, self.reading.is_with_task(), "O5: {self:#?}");
-            let has_sleeper = self.threads.iter().any(|thread| matches!(thread.at, At::Asleep { .. }));
+            let has_sleeper = self.threads.iter().any(|thread| matches!(thread.at, ThreadStep::Asleep { .. }));
             assert!(!has_sleeper || self.reading.is_attended(), "O2: {self:#?}");
         }
         if !self.moves().is_empty() {
@@ -36,9 +36,11 @@ impl World {
         assert_eq!(self.delivered, self.sent, "bytes are lost: {self:#?}");
         assert!(self.outbound == 0 || self.socket.room == 0, "bytes wait though there is room: {self:#?}");
         let by_task = self.socket.watches_bytes;
-        let by_thread = self.threads.iter().any(|thread| matches!(thread.at, At::Asleep { on_socket: true, .. }));
+        let by_thread =
+            self.threads.iter().any(|thread| matches!(thread.at, ThreadStep::Asleep { on_socket: true, .. }));
         assert!(by_task || by_thread, "nobody is told of the next byte: {self:#?}");
-        let room_by_thread = self.threads.iter().any(|thread| matches!(thread.at, At::Asleep { for_room: true, .. }));
+        let room_by_thread =
+            self.threads.iter().any(|thread| matches!(thread.at, ThreadStep::Asleep { for_room: true, .. }));
         assert!(self.outbound == 0 || self.socket.watches_room || room_by_thread, "nobody is told of room: {self:#?}");
     }
 

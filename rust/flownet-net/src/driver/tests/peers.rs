@@ -9,7 +9,7 @@ use flownet_core::subpartition::Element;
 use flownet_core::wire::{ControlFrame, DataHeader, FrameKind};
 use flownet_core::{Backlog, ChannelId, ChannelIndex};
 
-use super::sockets::{INTERVAL, Leaves, Peer, Rig, TIMEOUT, error_in};
+use super::sockets::{INTERVAL, LeavingSide, Peer, Rig, TIMEOUT, error_in};
 use crate::driver::End;
 use crate::parker::ThreadParker;
 use crate::{Inlets, NetworkConfig};
@@ -77,7 +77,7 @@ async fn a_connection_is_lost_within_a_frame_and_closed_between_two() {
         let (mut peer, driver, gate) = rig.consumer();
         peer.expect(FrameKind::Open).await;
         peer.send_data(0, sequence, 40, sent);
-        peer.leave(Leaves::WithFin);
+        peer.leave(LeavingSide::WithFin);
         let end = driver.await.unwrap();
         assert_eq!(is_lost(&end), ![0, 60].contains(&sent), "{sent} bytes: {end:?}");
         drop(gate);
@@ -94,7 +94,7 @@ async fn a_connection_is_lost_within_a_frame_and_closed_between_two() {
         if sent == 16 {
             peer.expect(FrameKind::Pong).await;
         }
-        peer.leave(Leaves::WithFin);
+        peer.leave(LeavingSide::WithFin);
         let end = driver.await.unwrap();
         assert_eq!(is_lost(&end), sent == 7, "{sent} bytes: {end:?}");
         rig.finish_and_assert_all_segments_home().await;
@@ -130,7 +130,7 @@ async fn a_connection_that_ended_within_a_payload_holds_no_segment_whoever_holds
     let (mut peer, driver, gate) = rig.consumer_of(1, ChannelControl::Credit, &Inlets::new());
     peer.expect(FrameKind::Open).await;
     peer.send_data(0, 0, 40, 30);
-    peer.leave(Leaves::WithFin);
+    peer.leave(LeavingSide::WithFin);
     let (_, held) = driver.await.unwrap();
     drop(gate);
     assert_eq!(rig.segments.available(), rig.segments.total());

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::driver::link::{Event, Link, Received, Sent};
+use crate::driver::link::{Event, Link, ReadOutcome, WriteOutcome};
 
 /// What a link does between its reader and writer and the stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -148,7 +148,7 @@ impl Pipe {
 }
 
 impl Link for PipeEnd {
-    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<Received> {
+    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<ReadOutcome> {
         let room = first.len() + second.len();
         let taken = match self.kind {
             Kind::Plain => self.receive(room)?,
@@ -157,7 +157,7 @@ impl Link for PipeEnd {
                     && let Some(taken) = self.receive(usize::MAX)?
                 {
                     if taken.is_empty() {
-                        return Ok(Received::Closed);
+                        return Ok(ReadOutcome::Closed);
                     }
                     self.with_side(|side| side.buffered.extend(taken));
                 }
@@ -165,35 +165,35 @@ impl Link for PipeEnd {
                 Some(self.with_side(given)).filter(|given: &Vec<u8>| !given.is_empty())
             }
         };
-        let Some(taken) = taken else { return Ok(Received::Drained) };
+        let Some(taken) = taken else { return Ok(ReadOutcome::Drained) };
         if taken.is_empty() {
-            return Ok(Received::Closed);
+            return Ok(ReadOutcome::Closed);
         }
         let count = taken.len();
         let split = count.min(first.len());
         first[..split].copy_from_slice(&taken[..split]);
         second[..count - split].copy_from_slice(&taken[split..]);
         let is_ending = self.with_side(|side| side.is_ending);
-        Ok(Received::Bytes { count, is_drained: self.kind == Kind::Plain && count < room && !is_ending })
+        Ok(ReadOutcome::Bytes { count, is_drained: self.kind == Kind::Plain && count < room && !is_ending })
     }
 
-    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<WriteOutcome> {
         let mut bytes = Vec::new();
         for slice in slices {
             bytes.extend_from_slice(&slice[..slice.len().min(MOST_WRITTEN - bytes.len())]);
         }
         if self.kind == Kind::Plain {
             let sent = self.send(&bytes)?;
-            return Ok(if sent > 0 { Sent::Accepted(sent) } else { Sent::WantsRoom });
+            return Ok(if sent > 0 { WriteOutcome::Accepted(sent) } else { WriteOutcome::WantsRoom });
         }
         self.flush()?;
         if self.has_unsent() {
-            return Ok(Sent::WantsRoom);
+            return Ok(WriteOutcome::WantsRoom);
         }
         let taken = bytes.len().min(TAKEN);
         self.with_side(|side| side.unsent.extend(&bytes[..taken]));
         self.flush()?;
-        Ok(Sent::Accepted(taken))
+        Ok(WriteOutcome::Accepted(taken))
     }
 
     fn has_buffered(&self) -> bool {

@@ -14,25 +14,25 @@ use tokio::task::JoinHandle;
 
 use crate::NetworkConfig;
 use crate::counters::SharedCounters;
-use crate::driver::link::{Event, Link, Received, Sent, SocketLink};
-use crate::driver::receiver::{Intake, ReadTask, Receiver};
+use crate::driver::link::{Event, Link, ReadOutcome, SocketLink, WriteOutcome};
+use crate::driver::receiver::{FrameReader, ReadTask, Receiver};
 use crate::driver::sender::{Sender, Transmit};
 use crate::driver::{End, ReaderId};
 use crate::heartbeat::Pulse;
-use crate::inlets::{Attended, Inlet, Inlets};
+use crate::inlets::{AttendOutcome, Inlet, Inlets};
 use crate::parker::ThreadParker;
 
 use super::sender;
 
 /// A socket that gives at most three bytes a read.
-struct Chopped(SocketLink);
+struct ChoppedLink(SocketLink);
 
-impl Link for Chopped {
-    fn read(&self, _first: &mut [u8], second: &mut [u8]) -> io::Result<Received> {
+impl Link for ChoppedLink {
+    fn read(&self, _first: &mut [u8], second: &mut [u8]) -> io::Result<ReadOutcome> {
         self.0.read(&mut [], &mut second[..3])
     }
 
-    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<WriteOutcome> {
         self.0.write(slices)
     }
 
@@ -95,9 +95,9 @@ impl Mailbox {
     }
 }
 
-struct Silent;
+struct SilentLink;
 
-impl Transmit for Silent {
+impl Transmit for SilentLink {
     fn on_ready(&mut self, _channel: ChannelId) {}
 
     fn fill<'a>(&'a mut self, _slices: &mut [IoSlice<'a>]) -> usize {
@@ -121,7 +121,7 @@ impl Transmit for Silent {
     fn end(&mut self) {}
 }
 
-impl<M> Intake<M> for Mail {
+impl<M> FrameReader<M> for Mail {
     fn targets(&mut self) -> (&mut [u8], &mut [u8]) {
         (&mut [], &mut self.bytes)
     }
@@ -149,7 +149,7 @@ impl<M> Intake<M> for Mail {
 }
 
 struct Rig {
-    receiver: Arc<Receiver<Chopped, Silent, Mail>>,
+    receiver: Arc<Receiver<ChoppedLink, SilentLink, Mail>>,
     task: JoinHandle<End>,
     boxes: Vec<Arc<Mailbox>>,
     inlets: Vec<Arc<Inlets>>,
@@ -161,8 +161,8 @@ impl Rig {
     fn new(readers: usize) -> Self {
         let (ours, peer) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let link = Chopped(SocketLink::new(ours.into()).unwrap());
-        let sender = Sender::new(link, Silent, ReadyList::new(), Arc::new(SharedCounters::default()));
+        let link = ChoppedLink(SocketLink::new(ours.into()).unwrap());
+        let sender = Sender::new(link, SilentLink, ReadyList::new(), Arc::new(SharedCounters::default()));
         let boxes: Vec<Arc<Mailbox>> = (0..readers).map(|_| Arc::default()).collect();
         let limits = NetworkConfig::default().liveness();
         let receiver = Receiver::new(sender, Mail { bytes: [0; 8], filled: 0, boxes: boxes.clone() }, limits);
@@ -203,7 +203,7 @@ impl Rig {
 }
 
 /// The connection's task, which ends the mailboxes with the connection.
-async fn run(receiver: Arc<Receiver<Chopped, Silent, Mail>>, boxes: Vec<Arc<Mailbox>>) -> End {
+async fn run(receiver: Arc<Receiver<ChoppedLink, SilentLink, Mail>>, boxes: Vec<Arc<Mailbox>>) -> End {
     let mut read = ReadTask::default();
     let end = std::future::poll_fn(|cx| {
         receiver.sender.attend(cx.waker());
@@ -353,7 +353,7 @@ async fn what_comes_while_the_only_reader_is_at_work_is_read_without_it() {
     let mut rig = Rig::new(1);
     let reader = ReaderId(u64::MAX);
     for _ in 0..2 {
-        assert_eq!(rig.receiver.attend(reader), Attended::Nothing { wants_room: false }, "it may sleep");
+        assert_eq!(rig.receiver.attend(reader), AttendOutcome::Nothing { wants_room: false }, "it may sleep");
         rig.receiver.leave(reader);
         rig.send(0, 2);
         rig.take(0, 2).await;
@@ -368,7 +368,7 @@ async fn is_given_up_who_sends(bytes_a_second: usize) -> bool {
         rig.send(0, bytes_a_second);
         rig.take(0, bytes_a_second).await;
         rig.receiver.on_heartbeat(Duration::from_secs(second));
-        if rig.receiver.attend(ReaderId(u64::MAX)) == Attended::Refused {
+        if rig.receiver.attend(ReaderId(u64::MAX)) == AttendOutcome::Refused {
             assert!(matches!(rig.task.await.unwrap(), End::Silent(owed_for) if owed_for == Duration::from_secs(10)));
             return true;
         }
@@ -390,12 +390,12 @@ async fn a_thread_that_sleeps_for_bytes_writes_what_waits_for_room() {
     let mail = Mail { bytes: [0; 8], filled: 0, boxes: Vec::new() };
     let receiver = Receiver::new(Arc::clone(&rig.sender), mail, NetworkConfig::default().liveness());
     let reader = ReaderId(u64::MAX);
-    assert_eq!(receiver.attend(reader), Attended::Nothing { wants_room: false });
+    assert_eq!(receiver.attend(reader), AttendOutcome::Nothing { wants_room: false });
     rig.bring(1);
     rig.bring(2);
-    assert_eq!(receiver.attend(reader), Attended::Nothing { wants_room: true });
+    assert_eq!(receiver.attend(reader), AttendOutcome::Nothing { wants_room: true });
     assert_eq!(rig.receive(1).await, [1]);
-    assert_eq!(receiver.attend(reader), Attended::Moved);
+    assert_eq!(receiver.attend(reader), AttendOutcome::Moved);
     assert_eq!(rig.receive(1).await, [2]);
-    assert_eq!(receiver.attend(reader), Attended::Nothing { wants_room: false });
+    assert_eq!(receiver.attend(reader), AttendOutcome::Nothing { wants_room: false });
 }

@@ -22,7 +22,7 @@ use crate::dialer::{OpenRequest, Requests};
 use crate::driver::End;
 use crate::driver::consumer::ConsumerDriver;
 use crate::driver::producer::ProducerDriver;
-use crate::environment::Shared;
+use crate::environment::EnvironmentShared;
 use crate::{Inlets, NetworkConfig, NetworkEnvironment, Secret};
 
 /// The partition that writers write and readers ask for.
@@ -194,11 +194,11 @@ impl Half {
     }
 }
 
-async fn produce(shared: Arc<Shared>, link: PipeEnd) -> End {
+async fn produce(shared: Arc<EnvironmentShared>, link: PipeEnd) -> End {
     ProducerDriver::new(link, shared).run().await
 }
 
-async fn consume(shared: Arc<Shared>, link: PipeEnd, requests: Requests) -> End {
+async fn consume(shared: Arc<EnvironmentShared>, link: PipeEnd, requests: Requests) -> End {
     let mut driver = ConsumerDriver::new(link, requests, &shared);
     let end = driver.run().await;
     driver.fail_because(&end);

@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 
 use super::pipe::{Kind, PipeEnd, pipe};
 use crate::counters::SharedCounters;
-use crate::driver::link::{Link, Received};
+use crate::driver::link::{Link, ReadOutcome};
 use crate::driver::sender::{Sender, Transmit};
 
 /// One byte for each time its channel had news.
@@ -55,9 +55,9 @@ impl Transmit for Bytes {
 }
 
 #[derive(Default)]
-struct Wakes(AtomicUsize);
+struct WakeCount(AtomicUsize);
 
-impl Wake for Wakes {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -72,7 +72,7 @@ pub(super) struct Rig {
     news: Arc<Mutex<VecDeque<u8>>>,
     channel: Waker,
     task: Waker,
-    wakes: Arc<Wakes>,
+    wakes: Arc<WakeCount>,
     peer: PipeEnd,
 }
 
@@ -86,7 +86,7 @@ impl Rig {
         let channel = ready.waker_for(ChannelId::new(1));
         let counters = Arc::new(SharedCounters::default());
         let sender = Sender::new(ours, machine, Arc::clone(&ready), counters);
-        let wakes = Arc::new(Wakes::default());
+        let wakes = Arc::new(WakeCount::default());
         let task = Waker::from(Arc::clone(&wakes));
         sender.attend(&task);
         let rig = Self { sender, ready, news, channel, task, wakes, peer };
@@ -237,7 +237,7 @@ async fn last_words_go_out_whole_though_the_link_takes_them_piece_by_piece() {
     let words: Vec<u8> = (0..10_000).map(|at| (at % 251) as u8).collect();
     rig.sender.end(|machine| machine.unwritten.clone_from(&words));
     assert!(rig.receive(words.len()).await == words);
-    assert_eq!(rig.peer.read(&mut [0], &mut []).unwrap(), Received::Closed);
+    assert_eq!(rig.peer.read(&mut [0], &mut []).unwrap(), ReadOutcome::Closed);
 }
 
 #[tokio::test]

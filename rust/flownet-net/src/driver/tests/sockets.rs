@@ -15,7 +15,7 @@ use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::gate::InputGate;
 use flownet_core::partition::ResultPartition;
 use flownet_core::record::writer::{Emit, FlushPolicy, RecordWriter};
-use flownet_core::wire::{ControlFrame, DataHeader, Decoded, WireLimits, decode, encode_credits};
+use flownet_core::wire::{ControlFrame, DataHeader, DecodeResult, WireLimits, decode, encode_credits};
 use flownet_core::{
     Backlog, ChannelId, ChannelIndex, Credit, Event, ExchangeError, PartitionId, Selector, SubpartitionIndex, Target,
 };
@@ -39,16 +39,16 @@ pub(super) struct Peer {
 
 /// How a peer goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Leaves {
+pub(super) enum LeavingSide {
     WithFin,
     WithReset,
 }
 
 /// A consumer's end, its peer and its gate.
-type Consumer = (Peer, Running<SocketLink>, Arc<InputGate>);
+type Consumer = (Peer, RunningDriver<SocketLink>, Arc<InputGate>);
 
 /// A consumer's end, and how it ended.
-type Running<L> = JoinHandle<(End, ConsumerDriver<L>)>;
+type RunningDriver<L> = JoinHandle<(End, ConsumerDriver<L>)>;
 
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 pub(super) const TIMEOUT: Duration = Duration::from_millis(100);
@@ -104,7 +104,7 @@ impl Rig {
         channels: u32,
         control: ChannelControl,
         inlets: &Inlets,
-    ) -> (Running<L>, Arc<InputGate>) {
+    ) -> (RunningDriver<L>, Arc<InputGate>) {
         let gate = InputGate::new(channels);
         let pool = self.env.create_gate_pool(channels).unwrap();
         let (requests, receiver) = Requests::unlisted(Arc::clone(self.env.shared()), "192.0.2.1:7".parse().unwrap());
@@ -172,9 +172,9 @@ impl Peer {
         let limits = WireLimits::for_segments(1 << 26);
         loop {
             let whole = match decode(&self.bytes, &limits).unwrap() {
-                Decoded::Data { header, consumed } => Some(consumed + header.payload_bytes as usize),
-                Decoded::Control { consumed, .. } => Some(consumed),
-                Decoded::More { .. } => None,
+                DecodeResult::Data { header, consumed } => Some(consumed + header.payload_bytes as usize),
+                DecodeResult::Control { consumed, .. } => Some(consumed),
+                DecodeResult::More { .. } => None,
             };
             if let Some(whole) = whole.filter(|whole| *whole <= self.bytes.len()) {
                 return self.bytes.drain(..whole).next();
@@ -208,8 +208,8 @@ impl Peer {
         }
     }
 
-    pub(super) fn leave(self, how: Leaves) {
-        if let Leaves::WithReset = how {
+    pub(super) fn leave(self, how: LeavingSide) {
+        if let LeavingSide::WithReset = how {
             SockRef::from(&self.socket).set_linger(Some(Duration::ZERO)).unwrap();
         }
     }
@@ -217,7 +217,7 @@ impl Peer {
 
 #[tokio::test]
 async fn an_end_that_comes_with_the_last_bytes_is_found_by_the_connections_task() {
-    for how in [Leaves::WithFin, Leaves::WithReset] {
+    for how in [LeavingSide::WithFin, LeavingSide::WithReset] {
         let rig = Rig::new(8, 1024).await;
         let (mut peer, driver, gate) = rig.consumer();
         assert_eq!(peer.frame().await, 16, "its OPEN; then it sleeps");
@@ -227,8 +227,8 @@ async fn an_end_that_comes_with_the_last_bytes_is_found_by_the_connections_task(
         peer.leave(how);
         let end = driver.await.unwrap();
         match how {
-            Leaves::WithFin => assert!(matches!(end, End::Closed), "{end:?}"),
-            Leaves::WithReset => {
+            LeavingSide::WithFin => assert!(matches!(end, End::Closed), "{end:?}"),
+            LeavingSide::WithReset => {
                 assert!(matches!(&end, End::Lost(error) if error.kind() == io::ErrorKind::ConnectionReset), "{end:?}");
             }
         }
@@ -239,7 +239,7 @@ async fn an_end_that_comes_with_the_last_bytes_is_found_by_the_connections_task(
 
 #[tokio::test]
 async fn a_writer_that_waits_for_segments_has_them_back_when_its_consumer_is_killed() {
-    for how in [Leaves::WithFin, Leaves::WithReset] {
+    for how in [LeavingSide::WithFin, LeavingSide::WithReset] {
         let rig = Rig::new(2, 1 << 17).await;
         let (mut peer, driver) = rig.producer();
         let inlets = Inlets::new();

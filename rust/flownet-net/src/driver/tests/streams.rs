@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use flownet_core::wire::frame::FrameKind;
-use flownet_core::wire::{ControlFrame, DataHeader, Decoded, WireLimits, decode};
+use flownet_core::wire::{ControlFrame, DataHeader, DecodeResult, WireLimits, decode};
 use flownet_core::{Backlog, ChannelId, Credit, Event, ExchangeError, PartitionId, PeerViolation};
 use flownet_core::{SubpartitionIndex, Target};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -101,7 +101,7 @@ impl Credits {
     async fn spend_one(&mut self, consumer: &mut (impl AsyncRead + Unpin)) {
         while self.left == 0 {
             consumer.read_buf(&mut self.unread).await.unwrap();
-            while let Decoded::Control { frame, consumed } = decode(&self.unread, &LIMITS).unwrap() {
+            while let DecodeResult::Control { frame, consumed } = decode(&self.unread, &LIMITS).unwrap() {
                 if let ControlFrame::Credit(credits) = frame {
                     let wanted = credits.filter(|(channel, _)| channel.get() == 0);
                     self.left += wanted.map(|(_, credit)| credit.get()).sum::<u32>();
@@ -202,12 +202,12 @@ pub(super) async fn read_to_end_of_partition(producer: &mut (impl AsyncRead + Un
     let (mut payloads, mut unread) = (Vec::new(), Vec::new());
     loop {
         let (consumed, payload_bytes) = match decode(&unread, &LIMITS).unwrap() {
-            Decoded::Control { frame: ControlFrame::Event { event: Event::EndOfPartition, .. }, .. } => {
+            DecodeResult::Control { frame: ControlFrame::Event { event: Event::EndOfPartition, .. }, .. } => {
                 return payloads;
             }
-            Decoded::Control { consumed, .. } => (consumed, 0),
-            Decoded::Data { header, consumed } => (consumed, header.payload_bytes as usize),
-            Decoded::More { .. } => {
+            DecodeResult::Control { consumed, .. } => (consumed, 0),
+            DecodeResult::Data { header, consumed } => (consumed, header.payload_bytes as usize),
+            DecodeResult::More { .. } => {
                 assert_ne!(producer.read_buf(&mut unread).await.unwrap(), 0, "the connection has ended");
                 continue;
             }
@@ -260,7 +260,10 @@ async fn a_fault_of_one_channel_spares_the_others_and_a_fault_of_the_stream_spar
         producer.write_all(&frames.concat()).await.unwrap();
         let error = wrong.read_all().await.unwrap_err();
         let expected = PeerViolation::Reordered { expected: 0, got: 5 };
-        assert!(matches!(error, ExchangeError::PeerBreach { violation, .. } if violation == expected), "{error}");
+        assert!(
+            matches!(error, ExchangeError::ProtocolViolation { violation, .. } if violation == expected),
+            "{error}"
+        );
         assert_eq!(right.read_all().await.unwrap(), records);
 
         producer.write_all(&[0xff; 100]).await.unwrap();

@@ -9,7 +9,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as TokioStream;
 
-use crate::driver::link::{Event, Link, Received, Sent, SocketLink};
+use crate::driver::link::{Event, Link, ReadOutcome, SocketLink, WriteOutcome};
 use crate::driver::tls_link::TlsLink;
 use crate::handshake::{DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role};
 use crate::tls::Certificates;
@@ -87,7 +87,7 @@ async fn pair_over_a_pipe() -> (TlsLink<PipeEnd>, TlsLink<PipeEnd>) {
 
 /// One direction: what was written and what was read of an endless row of bytes.
 #[derive(Default)]
-struct Flow {
+struct ByteStream {
     written: usize,
     read: usize,
 }
@@ -97,7 +97,7 @@ fn byte(at: usize) -> u8 {
     (at % 251) as u8
 }
 
-impl Flow {
+impl ByteStream {
     /// Writes once, in pieces of different lengths. `false` when the link wants room.
     fn write(&mut self, link: &Tls, total: usize, step: usize) -> bool {
         let bytes: Vec<u8> = (self.written..total.min(self.written + step % 90_000 + 1)).map(byte).collect();
@@ -106,8 +106,8 @@ impl Flow {
             return false;
         }
         match link.write(&slices).unwrap() {
-            Sent::Accepted(count) => self.written += count,
-            Sent::WantsRoom => {
+            WriteOutcome::Accepted(count) => self.written += count,
+            WriteOutcome::WantsRoom => {
                 assert!(link.has_unsent(), "it wants room for something");
                 return false;
             }
@@ -119,7 +119,7 @@ impl Flow {
     fn read(&mut self, link: &Tls, step: usize) -> bool {
         let (mut first, mut second) = (vec![0; step * 7 % 50_000], vec![0; step % 30_000 + 1]);
         match link.read(&mut first, &mut second).unwrap() {
-            Received::Bytes { count, is_drained } => {
+            ReadOutcome::Bytes { count, is_drained } => {
                 let read = first.iter().chain(&second).take(count);
                 for (&read, at) in read.zip(self.read..) {
                     assert_eq!(read, byte(at), "at {at}");
@@ -129,11 +129,11 @@ impl Flow {
                 assert!(!(is_drained && link.has_buffered()), "nobody sleeps over buffered bytes");
                 true
             }
-            Received::Drained => {
+            ReadOutcome::Drained => {
                 assert!(!link.has_buffered(), "nobody sleeps over buffered bytes");
                 false
             }
-            Received::Closed => panic!("closed after {} bytes", self.read),
+            ReadOutcome::Closed => panic!("closed after {} bytes", self.read),
         }
     }
 }
@@ -142,7 +142,7 @@ impl Flow {
 async fn bytes_arrive_in_order_both_ways_whatever_their_pieces_and_across_new_keys() {
     const TOTAL: usize = 3_000_000;
     let (one, other) = pair().await;
-    let (mut there, mut back) = (Flow::default(), Flow::default());
+    let (mut there, mut back) = (ByteStream::default(), ByteStream::default());
     one.allow_records_per_key(11);
     other.allow_records_per_key(17);
     for step in (0..).map(|step: usize| step.wrapping_mul(7919) % 100_003) {
@@ -166,14 +166,14 @@ async fn bytes_arrive_in_order_both_ways_whatever_their_pieces_and_across_new_ke
 #[tokio::test]
 async fn the_end_is_told_once_all_bytes_before_it_are_read_and_then_with_each_read() {
     let (one, other) = pair().await;
-    let mut flow = Flow::default();
+    let mut flow = ByteStream::default();
     while flow.write(&one, 10_000, 5_000) {}
     one.close();
     while flow.read < 10_000 {
         flow.read(&other, 3);
     }
     for _ in 0..3 {
-        assert_eq!(other.read(&mut [0; 8], &mut [0; 8]).unwrap(), Received::Closed);
+        assert_eq!(other.read(&mut [0; 8], &mut [0; 8]).unwrap(), ReadOutcome::Closed);
     }
     assert!(one.write(&[IoSlice::new(b"more")]).is_err());
 }
@@ -181,7 +181,7 @@ async fn the_end_is_told_once_all_bytes_before_it_are_read_and_then_with_each_re
 #[tokio::test]
 async fn a_byte_changed_on_the_way_is_an_error_and_not_a_byte() {
     let ((one, mut near), (mut far, other)) = tapped_pair().await;
-    assert_eq!(one.write(&[IoSlice::new(b"a hundred and one")]).unwrap(), Sent::Accepted(17));
+    assert_eq!(one.write(&[IoSlice::new(b"a hundred and one")]).unwrap(), WriteOutcome::Accepted(17));
     carry_over(&mut near, &mut far, |bytes| bytes[9] ^= 1);
     let error = other.read(&mut [0; 64], &mut []).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
@@ -202,7 +202,7 @@ async fn what_came_before_the_session_is_taken_over_is_not_lost() {
         other.flush().await.unwrap();
     }
     // Of the first record a part is read, and the others lie in the socket.
-    let mut flow = Flow { written: said.len(), read: 700 };
+    let mut flow = ByteStream { written: said.len(), read: 700 };
     let mut read = [0; 700];
     one.read_exact(&mut read).await.unwrap();
     assert_eq!(read, said[..700]);
@@ -218,14 +218,14 @@ async fn what_came_before_the_session_is_taken_over_is_not_lost() {
 #[tokio::test]
 async fn a_stream_that_ends_within_a_record_is_an_error() {
     let ((one, mut near), (mut far, other)) = tapped_pair().await;
-    assert_eq!(one.write(&[IoSlice::new(b"a hundred and one")]).unwrap(), Sent::Accepted(17));
+    assert_eq!(one.write(&[IoSlice::new(b"a hundred and one")]).unwrap(), WriteOutcome::Accepted(17));
     let mut record = [0; 64];
     let count = near.read(&mut record).unwrap();
     far.write_all(&record[..count - 1]).unwrap();
     far.shutdown(Shutdown::Write).unwrap();
     let error = loop {
         match other.read(&mut [0; 64], &mut []) {
-            Ok(Received::Drained) => tokio::task::yield_now().await,
+            Ok(ReadOutcome::Drained) => tokio::task::yield_now().await,
             other => break other.unwrap_err(),
         }
     };
@@ -237,11 +237,11 @@ async fn who_is_asked_for_a_new_key_says_so_although_nothing_else_is_to_be_sent(
     let (one, other) = pair().await;
     one.ask_for_next_key();
     assert!(!other.has_unsent());
-    assert_eq!(other.read(&mut [0; 8], &mut []).unwrap(), Received::Drained);
+    assert_eq!(other.read(&mut [0; 8], &mut []).unwrap(), ReadOutcome::Drained);
     assert!(other.has_unsent(), "the answer");
-    assert_eq!(other.write(&[]).unwrap(), Sent::Accepted(0));
+    assert_eq!(other.write(&[]).unwrap(), WriteOutcome::Accepted(0));
     assert!(!other.has_unsent());
-    let (mut there, mut back) = (Flow::default(), Flow::default());
+    let (mut there, mut back) = (ByteStream::default(), ByteStream::default());
     while there.write(&one, 5_000, 5_000) || back.write(&other, 5_000, 5_000) {}
     while there.read < 5_000 || back.read < 5_000 {
         there.read(&other, 3);
@@ -255,20 +255,20 @@ async fn who_is_told_that_all_is_read_has_read_all_and_nothing_is_left_in_the_li
     let bytes: Vec<u8> = (0..200_000).map(byte).collect();
     let mut rest = &bytes[..];
     while !rest.is_empty() {
-        let Sent::Accepted(count) = one.write(&[IoSlice::new(rest)]).unwrap() else { panic!("there is room") };
+        let WriteOutcome::Accepted(count) = one.write(&[IoSlice::new(rest)]).unwrap() else { panic!("there is room") };
         rest = &rest[count..];
     }
     let (mut read, mut was_left) = (0, false);
     loop {
         match other.read(&mut [0; 1_000], &mut [0; 500]).unwrap() {
-            Received::Bytes { count, is_drained } => {
+            ReadOutcome::Bytes { count, is_drained } => {
                 read += count;
                 if is_drained {
                     break;
                 }
             }
-            Received::Drained => break,
-            Received::Closed => panic!("closed after {read} bytes"),
+            ReadOutcome::Drained => break,
+            ReadOutcome::Closed => panic!("closed after {read} bytes"),
         }
         was_left |= other.has_buffered();
     }
@@ -278,10 +278,10 @@ async fn who_is_told_that_all_is_read_has_read_all_and_nothing_is_left_in_the_li
 #[tokio::test]
 async fn a_stream_that_ends_between_two_records_is_closed_though_nobody_said_so() {
     let (one, other) = pair_over_a_pipe().await;
-    assert_eq!(one.write(&[IoSlice::new(b"all")]).unwrap(), Sent::Accepted(3));
+    assert_eq!(one.write(&[IoSlice::new(b"all")]).unwrap(), WriteOutcome::Accepted(3));
     drop(one);
-    assert!(matches!(other.read(&mut [0; 8], &mut []).unwrap(), Received::Bytes { count: 3, .. }));
-    assert_eq!(other.read(&mut [0; 8], &mut []).unwrap(), Received::Closed);
+    assert!(matches!(other.read(&mut [0; 8], &mut []).unwrap(), ReadOutcome::Bytes { count: 3, .. }));
+    assert_eq!(other.read(&mut [0; 8], &mut []).unwrap(), ReadOutcome::Closed);
 }
 
 #[tokio::test]

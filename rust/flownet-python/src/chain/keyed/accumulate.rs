@@ -1,15 +1,15 @@
 //! Folds of Python values: what is done with records, apart from what their results look like.
 
-use flownet_runtime::operator::{Fold, Found, KeyedRecord, What};
-use flownet_runtime::snapshot::{Input, Restored, Snapshot};
-use flownet_runtime::window::{Part, Window};
+use flownet_runtime::operator::{Fold, InspectedState, KeyedRecord, StateKind};
+use flownet_runtime::snapshot::{Input, RestoredState, Snapshot};
+use flownet_runtime::window::{SliceRole, Window};
 use flownet_runtime::work::Work;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::KeyedBase;
 use super::results::Results;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 
 /// One value from many records of a key.
 pub(in crate::chain) trait Accumulate: Send {
@@ -50,9 +50,9 @@ pub(in crate::chain) trait Accumulate: Send {
     }
 
     /// What a value is to the windows that it is part of.
-    fn part(&self, value: &Self::Value) -> Part {
+    fn part(&self, value: &Self::Value) -> SliceRole {
         let _ = value;
-        Part::Shared
+        SliceRole::Shared
     }
 
     /// Looks at values that are written next: [`Fold::look_at`].
@@ -94,19 +94,19 @@ pub(in crate::chain) trait Accumulate: Send {
 }
 
 /// A fold with results of a certain look.
-pub(in crate::chain) struct Folding<A> {
+pub(in crate::chain) struct FoldWithResults<A> {
     base: KeyedBase,
     accumulate: A,
     results: Results,
 }
 
-impl<A> Folding<A> {
+impl<A> FoldWithResults<A> {
     pub(in crate::chain) fn new(base: KeyedBase, accumulate: A, results: Results) -> Self {
         Self { base, accumulate, results }
     }
 }
 
-impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
+impl<A: Accumulate> Fold<PythonFormat> for FoldWithResults<A> {
     type Value = A::Value;
 
     fn work(&self) -> Work {
@@ -133,7 +133,7 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
     }
 
     #[inline]
-    fn part(&self, value: &A::Value) -> Part {
+    fn part(&self, value: &A::Value) -> SliceRole {
         self.accumulate.part(value)
     }
 
@@ -146,18 +146,23 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         window: Window,
         key: &[u8],
         value: &mut A::Value,
-        flow: &mut Flow<'_, '_>,
+        collector: &mut Collector<'_, '_>,
     ) -> Result<(), TaskError> {
-        match self.accumulate.result(flow.token, &self.base, value)? {
-            Some(result) => self.results.give_out(&self.base, (window, key), result, flow),
+        match self.accumulate.result(collector.token, &self.base, value)? {
+            Some(result) => self.results.give_out(&self.base, (window, key), result, collector),
             None => Ok(()),
         }
     }
 
     #[inline]
-    fn emit_so_far(&mut self, key: &[u8], value: &A::Value, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        match self.accumulate.result(flow.token, &self.base, value)? {
-            Some(result) => self.results.give_out_so_far(&self.base, key, result, flow),
+    fn emit_so_far(
+        &mut self,
+        key: &[u8],
+        value: &A::Value,
+        collector: &mut Collector<'_, '_>,
+    ) -> Result<(), TaskError> {
+        match self.accumulate.result(collector.token, &self.base, value)? {
+            Some(result) => self.results.give_out_so_far(&self.base, key, result, collector),
             None => Ok(()),
         }
     }
@@ -185,7 +190,7 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         self.results.snapshot(py, &self.base, to)
     }
 
-    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         self.results.restore(py, &self.base, from)
     }
 
@@ -193,8 +198,12 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         self.results.set_watermark(watermark_ms);
     }
 
-    fn record<'py>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
-        self.base.decode(flow.token, record.value())
+    fn record<'py>(
+        &self,
+        record: &KeyedRecord<'_>,
+        collector: &Collector<'_, 'py>,
+    ) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(collector.token, record.value())
     }
 
     fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
@@ -206,15 +215,15 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         py: Python<'py>,
         (key, window): (&[u8], Option<Window>),
         value: &A::Value,
-        found: &mut Found<Bound<'py, PyAny>>,
+        found: &mut InspectedState<Bound<'py, PyAny>>,
     ) -> Result<(), TaskError> {
         if let Some(result) = self.accumulate.result(py, &self.base, value)? {
-            found.add(if window.is_some() { What::Window } else { What::Value }, Some(key), window, result);
+            found.add(if window.is_some() { StateKind::Window } else { StateKind::Value }, Some(key), window, result);
         }
         Ok(())
     }
 
-    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {
+    fn inspect<'py>(&self, py: Python<'py>, found: &mut InspectedState<Bound<'py, PyAny>>) -> Result<(), TaskError> {
         self.results.inspect(py, found);
         Ok(())
     }

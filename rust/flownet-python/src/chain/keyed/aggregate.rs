@@ -3,7 +3,7 @@
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::Input;
-use flownet_runtime::window::Part;
+use flownet_runtime::window::SliceRole;
 use flownet_runtime::work::Work;
 use pyo3::prelude::*;
 
@@ -95,8 +95,8 @@ impl Accumulate for Aggregate {
     }
 
     #[inline]
-    fn part(&self, held: &Option<Value>) -> Part {
-        held.as_ref().map_or(Part::Exact, |value| value.part(self.fold))
+    fn part(&self, held: &Option<Value>) -> SliceRole {
+        held.as_ref().map_or(SliceRole::Exact, |value| value.part(self.fold))
     }
 
     fn has_records(&self, held: &Option<Value>) -> bool {

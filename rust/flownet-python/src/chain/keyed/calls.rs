@@ -1,6 +1,6 @@
 //! What users' functions say of windows: the gaps of sessions, and triggers of their own.
 
-use flownet_runtime::operator::{Asked, Calls, Found, KeyedRecord, TriggerCall, What};
+use flownet_runtime::operator::{Calls, InspectedState, KeyedRecord, StateKind, TriggerCall, TriggeredWindow};
 use flownet_runtime::snapshot::Input;
 use flownet_runtime::time::Clock;
 use flownet_runtime::window::{TriggerResult, Window};
@@ -11,10 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt};
 
 use super::KeyedBase;
-use super::kept::pass_option;
+use super::mapping_values::pass_option;
 use crate::chain::call::call1;
 use crate::chain::context::{PyTriggerContext, window_object};
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 
 /// The functions, where there are any.
 pub(in crate::chain) struct WindowCalls {
@@ -33,11 +33,11 @@ impl WindowCalls {
     }
 }
 
-impl Calls<PythonMedium> for WindowCalls {
-    type Kept = Option<Py<PyDict>>;
+impl Calls<PythonFormat> for WindowCalls {
+    type TriggerState = Option<Py<PyDict>>;
 
-    fn gap_ms(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_>) -> Result<i64, TaskError> {
-        let py = flow.token;
+    fn gap_ms(&mut self, record: &KeyedRecord<'_>, collector: &mut Collector<'_, '_>) -> Result<i64, TaskError> {
+        let py = collector.token;
         let Some(gap) = &self.gap else { return Self::missing("gaps") };
         let (gap, value) = (gap.bind(py), self.base.decode(py, record.value())?);
         let failed = |error: PyErr| self.base.info.call_failed(py, &error, gap, "one record", Some(&value));
@@ -52,14 +52,14 @@ impl Calls<PythonMedium> for WindowCalls {
     fn trigger(
         &mut self,
         call: TriggerCall<'_>,
-        at: &mut Asked<'_, Self::Kept>,
-        flow: &mut Flow<'_, '_>,
+        at: &mut TriggeredWindow<'_, Self::TriggerState>,
+        collector: &mut Collector<'_, '_>,
     ) -> Result<TriggerResult, TaskError> {
-        let py = flow.token;
+        let py = collector.token;
         let Some(trigger) = &self.trigger else { return Self::missing("a trigger") };
         let trigger = trigger.bind(py);
         let failed = |error: PyErr| self.base.info.failed(py, &error, None);
-        let context = Bound::new(py, PyTriggerContext::new(at.watermark_ms, flow.now_ms)).map_err(failed)?;
+        let context = Bound::new(py, PyTriggerContext::new(at.watermark_ms, collector.now_ms)).map_err(failed)?;
         context.get().enter(at.kept.take());
         let window = window_object(py, at.window).map_err(failed)?;
         let answer = match call {
@@ -97,8 +97,8 @@ impl Calls<PythonMedium> for WindowCalls {
     fn merge_kept(
         &mut self,
         _: Window,
-        kept: &mut Self::Kept,
-        other: Self::Kept,
+        kept: &mut Self::TriggerState,
+        other: Self::TriggerState,
         py: Python<'_>,
     ) -> Result<(), TaskError> {
         let Some(trigger) = &self.trigger else { return Ok(()) };
@@ -112,20 +112,26 @@ impl Calls<PythonMedium> for WindowCalls {
         &self,
         py: Python<'py>,
         (key, window): (&[u8], Option<Window>),
-        kept: &Self::Kept,
-        found: &mut Found<Bound<'py, PyAny>>,
+        kept: &Self::TriggerState,
+        found: &mut InspectedState<Bound<'py, PyAny>>,
     ) -> Result<(), TaskError> {
         if let Some(state) = kept {
-            found.add(What::TriggerState, Some(key), window, state.bind(py).clone().into_any());
+            found.add(StateKind::TriggerState, Some(key), window, state.bind(py).clone().into_any());
         }
         Ok(())
     }
 
-    fn write_kept(&self, py: Python<'_>, key: &[u8], kept: &Self::Kept, out: &mut Vec<u8>) -> Result<(), TaskError> {
+    fn write_kept(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        kept: &Self::TriggerState,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
         self.base.put_option(py, ("trigger", key), kept.as_ref().map(|kept| kept.bind(py).as_any()), out)
     }
 
-    fn read_kept(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<Self::Kept, TaskError> {
+    fn read_kept(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<Self::TriggerState, TaskError> {
         self.base.take_optional_dict(py, input)
     }
 

@@ -1,7 +1,7 @@
 //! All records of a window, for a user's function: kept as bytes until then, a fraction of the memory of objects.
 
-use flownet_runtime::operator::{Fold, Found, KeyedRecord, What};
-use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_block, put_signed};
+use flownet_runtime::operator::{Fold, InspectedState, KeyedRecord, StateKind};
+use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_block, put_signed};
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::KeyedBase;
-use super::kept::pass_option;
+use super::mapping_values::pass_option;
 use super::results::Results;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 use crate::codec::Decoder;
 
 /// A user's function once for each key and window.
@@ -95,7 +95,7 @@ impl Collect {
     }
 }
 
-impl Fold<PythonMedium> for Collect {
+impl Fold<PythonFormat> for Collect {
     type Value = Records;
 
     #[inline]
@@ -131,23 +131,23 @@ impl Fold<PythonMedium> for Collect {
         window: Window,
         key: &[u8],
         records: &mut Records,
-        flow: &mut Flow<'_, '_>,
+        collector: &mut Collector<'_, '_>,
     ) -> Result<(), TaskError> {
-        let values = self.decode_all(flow.token, &records.bytes)?;
+        let values = self.decode_all(collector.token, &records.bytes)?;
         if !self.evictor.as_ref().is_some_and(|evictor| evictor.after) {
             let values = self.evict(window, records, values)?;
             if values.is_empty() {
                 return Ok(());
             }
-            return self.results.process(&self.base, (window, key), values, Some(&mut records.state), flow);
+            return self.results.process(&self.base, (window, key), values, Some(&mut records.state), collector);
         }
-        self.results.process(&self.base, (window, key), values, Some(&mut records.state), flow)?;
+        self.results.process(&self.base, (window, key), values, Some(&mut records.state), collector)?;
         // The function may have changed those it was given.
-        let values = self.decode_all(flow.token, &records.bytes)?;
+        let values = self.decode_all(collector.token, &records.bytes)?;
         self.evict(window, records, values).map(drop)
     }
 
-    fn emit_so_far(&mut self, _: &[u8], _: &Records, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, _: &[u8], _: &Records, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         Err(TaskError::Config("a function over the records of a window was given none".into()))
     }
 
@@ -161,9 +161,9 @@ impl Fold<PythonMedium> for Collect {
         window: Window,
         key: &[u8],
         records: Records,
-        flow: &mut Flow<'_, '_>,
+        collector: &mut Collector<'_, '_>,
     ) -> Result<(), TaskError> {
-        self.results.clear(&self.base, (window, key), records.state, flow)
+        self.results.clear(&self.base, (window, key), records.state, collector)
     }
 
     fn write(&self, py: Python<'_>, key: &[u8], records: &Records, out: &mut Vec<u8>) -> Result<(), TaskError> {
@@ -192,7 +192,7 @@ impl Fold<PythonMedium> for Collect {
         self.results.snapshot(py, &self.base, to)
     }
 
-    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         self.results.restore(py, &self.base, from)
     }
 
@@ -200,8 +200,12 @@ impl Fold<PythonMedium> for Collect {
         self.results.set_watermark(watermark_ms);
     }
 
-    fn record<'py>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
-        self.base.decode(flow.token, record.value())
+    fn record<'py>(
+        &self,
+        record: &KeyedRecord<'_>,
+        collector: &Collector<'_, 'py>,
+    ) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(collector.token, record.value())
     }
 
     fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
@@ -213,16 +217,16 @@ impl Fold<PythonMedium> for Collect {
         py: Python<'py>,
         (key, window): (&[u8], Option<Window>),
         records: &Records,
-        found: &mut Found<Bound<'py, PyAny>>,
+        found: &mut InspectedState<Bound<'py, PyAny>>,
     ) -> Result<(), TaskError> {
-        found.add(What::Window, Some(key), window, self.decode_all(py, &records.bytes)?.into_any());
+        found.add(StateKind::Window, Some(key), window, self.decode_all(py, &records.bytes)?.into_any());
         if let Some(state) = &records.state {
-            found.add(What::WindowState, Some(key), window, state.bind(py).clone().into_any());
+            found.add(StateKind::WindowState, Some(key), window, state.bind(py).clone().into_any());
         }
         Ok(())
     }
 
-    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {
+    fn inspect<'py>(&self, py: Python<'py>, found: &mut InspectedState<Bound<'py, PyAny>>) -> Result<(), TaskError> {
         self.results.inspect(py, found);
         Ok(())
     }

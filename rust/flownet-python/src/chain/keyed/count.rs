@@ -4,7 +4,7 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::Input;
 use flownet_runtime::varint::put_varint;
-use flownet_runtime::window::Part;
+use flownet_runtime::window::SliceRole;
 use flownet_runtime::work::Work;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -41,8 +41,8 @@ impl Accumulate for Count {
         true
     }
 
-    fn part(&self, _: &u64) -> Part {
-        Part::Exact
+    fn part(&self, _: &u64) -> SliceRole {
+        SliceRole::Exact
     }
 
     fn write(&self, _: Python<'_>, _: &KeyedBase, _: &[u8], count: &u64, out: &mut Vec<u8>) -> Result<(), TaskError> {

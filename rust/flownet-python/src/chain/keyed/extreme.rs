@@ -3,7 +3,7 @@
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::{Input, put_block};
-use flownet_runtime::window::Part;
+use flownet_runtime::window::SliceRole;
 use flownet_runtime::work::Work;
 use pyo3::prelude::*;
 
@@ -18,7 +18,7 @@ pub(in crate::chain) struct Extreme {
 }
 
 /// The record so far, as bytes, and its value.
-pub(in crate::chain) type Best = Option<(Value, Vec<u8>)>;
+pub(in crate::chain) type ExtremeRecord = Option<(Value, Vec<u8>)>;
 
 impl Extreme {
     /// `fold` is min or max.
@@ -26,7 +26,7 @@ impl Extreme {
         Self { fold, field }
     }
 
-    fn take(&self, py: Python<'_>, best: &mut Best, next: Value, record: &[u8]) -> PyResult<()> {
+    fn take(&self, py: Python<'_>, best: &mut ExtremeRecord, next: Value, record: &[u8]) -> PyResult<()> {
         let Some((so_far, held)) = best else {
             *best = Some((next, record.to_vec()));
             return Ok(());
@@ -41,7 +41,7 @@ impl Extreme {
 }
 
 impl Accumulate for Extreme {
-    type Value = Best;
+    type Value = ExtremeRecord;
 
     const WORK: Work = Work::Rust;
 
@@ -50,29 +50,35 @@ impl Accumulate for Extreme {
         py: Python<'_>,
         base: &KeyedBase,
         record: &KeyedRecord<'_>,
-        best: &mut Best,
+        best: &mut ExtremeRecord,
     ) -> Result<(), TaskError> {
         let next = self.field.of(py, base, record)?;
         self.take(py, best, next, record.value()).map_err(|error| base.failed(py, &error, record))
     }
 
-    fn merge(&self, py: Python<'_>, base: &KeyedBase, best: &mut Best, later: &Best) -> Result<(), TaskError> {
+    fn merge(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        best: &mut ExtremeRecord,
+        later: &ExtremeRecord,
+    ) -> Result<(), TaskError> {
         let Some((value, record)) = later else { return Ok(()) };
         let taken = self.take(py, best, value.clone_ref(py), record);
         taken.map_err(|error| base.info.failed(py, &error, None))
     }
 
-    fn take_out(&self, best: &mut Best, earliest: &Best) -> bool {
+    fn take_out(&self, best: &mut ExtremeRecord, earliest: &ExtremeRecord) -> bool {
         match (best, earliest) {
             (Some((best, _)), Some((earliest, _))) => best.take_out(self.fold, earliest),
             _ => false,
         }
     }
 
-    fn part(&self, best: &Best) -> Part {
+    fn part(&self, best: &ExtremeRecord) -> SliceRole {
         // The record goes out as an object of its own; its measure stays here.
-        match best.as_ref().map_or(Part::Exact, |(value, _)| value.part(self.fold)) {
-            Part::Shared => Part::Fixed,
+        match best.as_ref().map_or(SliceRole::Exact, |(value, _)| value.part(self.fold)) {
+            SliceRole::Shared => SliceRole::Fixed,
             part => part,
         }
     }
@@ -82,7 +88,7 @@ impl Accumulate for Extreme {
         py: Python<'_>,
         base: &KeyedBase,
         key: &[u8],
-        best: &Best,
+        best: &ExtremeRecord,
         out: &mut Vec<u8>,
     ) -> Result<(), TaskError> {
         base.put_number(py, (VALUE, key), best.as_ref().map(|(value, _)| value), out)?;
@@ -90,13 +96,13 @@ impl Accumulate for Extreme {
         Ok(())
     }
 
-    fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Best, TaskError> {
+    fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<ExtremeRecord, TaskError> {
         let value = base.take_number(py, input)?;
         let record = input.block()?;
         Ok(value.map(|value| (value, record.to_vec())))
     }
 
-    fn has_records(&self, best: &Best) -> bool {
+    fn has_records(&self, best: &ExtremeRecord) -> bool {
         best.is_some()
     }
 
@@ -104,7 +110,7 @@ impl Accumulate for Extreme {
         &self,
         py: Python<'py>,
         base: &KeyedBase,
-        best: &Best,
+        best: &ExtremeRecord,
     ) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
         best.as_ref().map(|(_, record)| base.decode(py, record)).transpose()
     }

@@ -4,7 +4,7 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::Input;
 use flownet_runtime::varint::put_varint;
-use flownet_runtime::window::Part;
+use flownet_runtime::window::SliceRole;
 use flownet_runtime::work::Work;
 use pyo3::prelude::*;
 
@@ -72,8 +72,8 @@ impl Accumulate for Mean {
         is_out
     }
 
-    fn part(&self, parts: &Parts) -> Part {
-        parts.sum.as_ref().map_or(Part::Exact, |sum| sum.part(Aggregation::Sum))
+    fn part(&self, parts: &Parts) -> SliceRole {
+        parts.sum.as_ref().map_or(SliceRole::Exact, |sum| sum.part(Aggregation::Sum))
     }
 
     fn write(

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use flownet_runtime::window::Part;
+use flownet_runtime::window::SliceRole;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 
@@ -70,12 +70,12 @@ impl Value {
 
     /// What it is to the windows that it is part of: sums of floats depend on the order, and a NaN is neither less nor greater
     /// than anything.
-    pub(super) fn part(&self, fold: Aggregation) -> Part {
+    pub(super) fn part(&self, fold: Aggregation) -> SliceRole {
         match self {
-            Self::Int(_) => Part::Exact,
-            Self::Float(float) if fold != Aggregation::Sum && !float.is_nan() => Part::Exact,
-            Self::Float(_) => Part::Fixed,
-            Self::Object(_) => Part::Shared,
+            Self::Int(_) => SliceRole::Exact,
+            Self::Float(float) if fold != Aggregation::Sum && !float.is_nan() => SliceRole::Exact,
+            Self::Float(_) => SliceRole::Fixed,
+            Self::Object(_) => SliceRole::Shared,
         }
     }
 
@@ -193,7 +193,7 @@ mod tests {
         for equal in [Value::Int(2), Value::Float(2.0)] {
             assert_eq!(rest(Aggregation::Min, Value::Int(2), equal), None, "it may have been the least itself");
         }
-        assert_eq!(Value::Float(f64::NAN).part(Aggregation::Min), Part::Fixed);
+        assert_eq!(Value::Float(f64::NAN).part(Aggregation::Min), SliceRole::Fixed);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 
 use super::KeyedBase;
 use crate::chain::call::call2;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 use crate::codec::Decoder;
 
 /// What becomes of two records that meet.
@@ -28,29 +28,29 @@ impl Pairs {
         &self,
         left: Bound<'py, PyAny>,
         right: Option<Bound<'py, PyAny>>,
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<(), TaskError> {
-        let py = flow.token;
+        let py = collector.token;
         let right = right.unwrap_or_else(|| py.None().into_bound(py));
         let Some(function) = &self.function else {
             let pair = PyTuple::new(py, [left, right]).map_err(|error| self.base.info.failed(py, &error, None))?;
-            return flow.emit(pair.into_any());
+            return collector.emit(pair.into_any());
         };
         let (function, given) = (function.bind(py), "a record of each stream");
         let result = call2(function, &left, &right)
             .map_err(|error| self.base.info.call_failed(py, &error, function, given, Some(&left)))?;
         // Whoever gets the result may find that nobody else has it.
         drop((left, right));
-        flow.emit(result)
+        collector.emit(result)
     }
 }
 
-impl Pairing<PythonMedium> for Pairs {
-    type Met<'b, 'py> = Bound<'py, PyAny>;
+impl Pairing<PythonFormat> for Pairs {
+    type JoinRecord<'b, 'py> = Bound<'py, PyAny>;
 
     #[inline]
-    fn met<'py>(&self, bytes: &[u8], flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
-        self.base.decode(flow.token, bytes)
+    fn met<'py>(&self, bytes: &[u8], collector: &Collector<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(collector.token, bytes)
     }
 
     #[inline]
@@ -58,9 +58,9 @@ impl Pairing<PythonMedium> for Pairs {
         &self,
         record: &Bound<'py, PyAny>,
         _: &[u8],
-        flow: &Flow<'_, 'py>,
+        collector: &Collector<'_, 'py>,
     ) -> Result<Bound<'py, PyAny>, TaskError> {
-        self.base.own(flow.token, record.clone())
+        self.base.own(collector.token, record.clone())
     }
 
     fn pair<'py>(
@@ -68,13 +68,17 @@ impl Pairing<PythonMedium> for Pairs {
         left: Bound<'py, PyAny>,
         right: Option<Bound<'py, PyAny>>,
         _: u32,
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<(), TaskError> {
-        self.give(left, right, flow)
+        self.give(left, right, collector)
     }
 
-    fn record<'py>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
-        self.base.decode(flow.token, record.value())
+    fn record<'py>(
+        &self,
+        record: &KeyedRecord<'_>,
+        collector: &Collector<'_, 'py>,
+    ) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(collector.token, record.value())
     }
 
     fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
@@ -84,7 +88,7 @@ impl Pairing<PythonMedium> for Pairs {
     }
 }
 
-impl Fold<PythonMedium> for Pairs {
+impl Fold<PythonFormat> for Pairs {
     type Value = BothSides;
 
     #[inline]
@@ -121,12 +125,18 @@ impl Fold<PythonMedium> for Pairs {
     }
 
     /// Each of one with each of the other.
-    fn emit(&mut self, _: Window, _: &[u8], records: &mut BothSides, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit(
+        &mut self,
+        _: Window,
+        _: &[u8],
+        records: &mut BothSides,
+        collector: &mut Collector<'_, '_>,
+    ) -> Result<(), TaskError> {
         let [lefts, rights] = records.get();
         if rights.is_empty() {
             return Ok(());
         }
-        let py = flow.token;
+        let py = collector.token;
         let failed = |error| self.base.info.codec_failed(py, error, None);
         let mut left_decoder = Decoder::new(lefts, &self.base.classes);
         while !left_decoder.is_empty() {
@@ -134,19 +144,23 @@ impl Fold<PythonMedium> for Pairs {
             let mut right_decoder = Decoder::new(rights, &self.base.classes);
             while !right_decoder.is_empty() {
                 let right = right_decoder.next_value(py).map_err(failed)?;
-                self.give(self.base.own(py, left.clone())?, Some(right), flow)?;
+                self.give(self.base.own(py, left.clone())?, Some(right), collector)?;
             }
-            flow.cancel().check()?;
+            collector.cancel().check()?;
         }
         Ok(())
     }
 
-    fn emit_so_far(&mut self, _: &[u8], _: &BothSides, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, _: &[u8], _: &BothSides, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         Err(TaskError::Config("a join of windows was given none".into()))
     }
 
-    fn record<'py>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
-        self.base.decode(flow.token, record.value())
+    fn record<'py>(
+        &self,
+        record: &KeyedRecord<'_>,
+        collector: &Collector<'_, 'py>,
+    ) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(collector.token, record.value())
     }
 
     fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flownet_core::keygroup::hash_key;
-use flownet_runtime::operator::{EventTime, Found, KeyedRecord, Operator, What};
-use flownet_runtime::snapshot::{IsOver, Restored, STATE_KINDS, Snapshot, SnapshotError};
+use flownet_runtime::operator::{EventTime, InspectedState, KeyedRecord, Operator, StateKind};
+use flownet_runtime::snapshot::{IsOver, RestoredState, STATE_KINDS, Snapshot, SnapshotError};
 use flownet_runtime::spec::ProcessInputs;
-use flownet_runtime::state::{Held, KeyGroupRange, LargeState};
-use flownet_runtime::tally::Tally;
+use flownet_runtime::state::{KeyEntry, KeyGroupRange, LargeState};
+use flownet_runtime::state_stats::StateStats;
 use flownet_runtime::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use flownet_runtime::timer::{KeptTimers, TimerKey};
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
@@ -17,12 +17,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt};
 
 use super::KeyedBase;
-use super::kept::Mappings;
+use super::mapping_values::Mappings;
 use super::results::EmitSides;
 use crate::chain::call::{call1, call2};
-use crate::chain::context::{At, Left, PyProcessContext, PyTaskContext};
+use crate::chain::context::{CallEffects, CallTime, PyProcessContext, PyTaskContext};
 use crate::chain::function::methods;
-use crate::chain::medium::{EmitEach, Flow, PythonMedium};
+use crate::chain::record_format::{Collector, EmitEach, PythonFormat};
 
 /// The user's function, the mapping of each key, and the timers.
 pub(in crate::chain) struct Process {
@@ -89,7 +89,7 @@ impl Process {
         &mut self,
         py: Python<'py>,
         (key, given): (&[u8], &[u8]),
-        at: At,
+        at: CallTime,
     ) -> Result<Bound<'py, PyProcessContext>, TaskError> {
         let mappings = Mappings { base: &self.base, py, name: STATE };
         let held = self.state.get_mut(key, hash_key(key), &mappings)?;
@@ -107,14 +107,14 @@ impl Process {
         (key, hash): (&[u8], u32),
         record: Option<&Bound<'py, PyAny>>,
         (function, result): (&Bound<'py, PyAny>, PyResult<Bound<'py, PyAny>>),
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<(), TaskError> {
-        self.emit(record, (function, result), flow)?;
-        let Left { state, timers, expires_ms, late, sides } = self.bound()?.context.get().leave();
+        self.emit(record, (function, result), collector)?;
+        let CallEffects { state, timers, expires_ms, late, sides } = self.bound()?.context.get().leave();
         if let (Some(metrics), 1..) = (&self.metrics, late) {
             metrics.add_late_records(late);
         }
-        self.keep(flow.token, (key, hash), || owner().given().map(Into::into), state)?;
+        self.keep(collector.token, (key, hash), || owner().given().map(Into::into), state)?;
         for (clock, timestamp_ms, is_set) in timers {
             let timers = &mut self.timers[if clock == Clock::Event { EVENT } else { PROCESSING }];
             if is_set {
@@ -127,7 +127,7 @@ impl Process {
             expires_ms.into_iter().for_each(|at_ms| expiries.register(at_ms, owner()));
         }
         self.make_room_for_timers()?;
-        sides.emit(flow)
+        sides.emit(collector)
     }
 
     #[inline]
@@ -151,7 +151,7 @@ impl Process {
         }
         match state.get_mut(key, hash, &mappings)? {
             Some(held) => held.value = mapping,
-            None => state.insert_new(key, hash, Held::of(given(), mapping))?,
+            None => state.insert_new(key, hash, KeyEntry::of(given(), mapping))?,
         }
         state.make_room(&mappings)
     }
@@ -160,37 +160,37 @@ impl Process {
         &self,
         record: Option<&Bound<'py, PyAny>>,
         (function, result): (&Bound<'py, PyAny>, PyResult<Bound<'py, PyAny>>),
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<(), TaskError> {
-        let py = flow.token;
+        let py = collector.token;
         let given = if record.is_some() { "a record and a context" } else { "a time and a context" };
         let failed = |error: PyErr| self.base.info.call_failed(py, &error, function, given, record);
         let items = result.map_err(failed)?;
         // A generator runs here, so the context must still be on its key.
-        if items.is_none() { Ok(()) } else { flow.emit_each(&items, failed) }
+        if items.is_none() { Ok(()) } else { collector.emit_each(&items, failed) }
     }
 
     fn fire(
         &mut self,
         (clock, timestamp_ms): (Clock, i64),
         owner: &TimerKey,
-        flow: &mut Flow<'_, '_>,
+        collector: &mut Collector<'_, '_>,
     ) -> Result<(), TaskError> {
-        flow.cancel().check()?;
-        let py = flow.token;
+        collector.cancel().check()?;
+        let py = collector.token;
         // What a timer of event time emits is of its time.
-        flow.timestamp_ms = if clock == Clock::Event { timestamp_ms } else { NO_TIMESTAMP };
-        let at = At { timestamp_ms, watermark_ms: self.time.of(owner.hash()), clock: Some(clock) };
+        collector.timestamp_ms = if clock == Clock::Event { timestamp_ms } else { NO_TIMESTAMP };
+        let at = CallTime { timestamp_ms, watermark_ms: self.time.of(owner.hash()), clock: Some(clock) };
         let context = self.enter_key(py, (owner.key(), owner.key_value()), at)?;
         let timestamp = PyInt::new(py, timestamp_ms).into_any();
         let function = self.bound()?.on_timer.bind(py).clone();
         let result = call2(&function, &timestamp, context.as_any());
-        flow.timestamp_ms = context.get().as_of_ms().unwrap_or(flow.timestamp_ms);
-        self.leave_key(|| owner.clone(), (owner.key(), owner.hash()), None, (&function, result), flow)
+        collector.timestamp_ms = context.get().as_of_ms().unwrap_or(collector.timestamp_ms);
+        self.leave_key(|| owner.clone(), (owner.key(), owner.hash()), None, (&function, result), collector)
     }
 
     /// Refuses state that is declared as another kind than it was.
-    fn check_kinds(&self, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn check_kinds(&self, from: &RestoredState<'_>) -> Result<(), TaskError> {
         for (_, mut item) in from.items(STATE_KINDS)? {
             let Ok(text) = str::from_utf8(item.rest()) else { return Err(item.broken("a name that is no UTF-8")) };
             let (was, name) = text.split_once(' ').unwrap_or_default();
@@ -236,7 +236,7 @@ fn without_on_timer(function: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     Ok(if is_missing { Some(class.name()?.to_string()) } else { None })
 }
 
-impl Operator<PythonMedium> for Process {
+impl Operator<PythonFormat> for Process {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
         self.state.open_beside_timers(STATE, cx)?;
@@ -266,66 +266,66 @@ impl Operator<PythonMedium> for Process {
     }
 
     /// Of the side that is broadcast, for which there is no key.
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let py = flow.token;
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
+        let py = collector.token;
         let context = self.bound()?.context.bind(py).clone();
         context.get().enter(
             None,
             None,
-            At { timestamp_ms: flow.timestamp_ms, watermark_ms: self.time.watermark_ms(), clock: None },
+            CallTime { timestamp_ms: collector.timestamp_ms, watermark_ms: self.time.watermark_ms(), clock: None },
         );
-        let function = self.method(py, flow.side())?.into_bound(py);
+        let function = self.method(py, collector.side())?.into_bound(py);
         let result = call2(&function, &record, context.as_any());
-        self.emit(Some(&record), (&function, result), flow)?;
-        context.get().leave().sides.emit(flow)
+        self.emit(Some(&record), (&function, result), collector)?;
+        context.get().leave().sides.emit(collector)
     }
 
     fn is_keyed(&self) -> bool {
         true
     }
 
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let py = flow.token;
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        let py = collector.token;
         let value = self.base.decode(py, record.value())?;
-        let at = At { timestamp_ms: record.timestamp_ms, watermark_ms: self.time.of(record.hash), clock: None };
+        let at = CallTime { timestamp_ms: record.timestamp_ms, watermark_ms: self.time.of(record.hash), clock: None };
         let context = self.enter_key(py, (record.key, record.key_value()), at)?;
         let function = self.method(py, record.side)?.into_bound(py);
         let result = call2(&function, &value, context.as_any());
         let owner = || TimerKey::of(record);
-        self.leave_key(owner, (record.key, record.hash), Some(&value), (&function, result), flow)
+        self.leave_key(owner, (record.key, record.hash), Some(&value), (&function, result), collector)
     }
 
-    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let watermark_ms = self.time.advance(timestamp_ms);
         while let Some((due_ms, owner)) = self.timers[EVENT].pop_due(watermark_ms)? {
-            self.fire((Clock::Event, due_ms), &owner, flow)?;
+            self.fire((Clock::Event, due_ms), &owner, collector)?;
         }
         // At the end of the input nothing asks any more, and a job that goes on from here finds all there is.
-        if watermark_ms == END_OF_TIME_MS { Ok(()) } else { self.expire((EVENT, watermark_ms), flow.token) }
+        if watermark_ms == END_OF_TIME_MS { Ok(()) } else { self.expire((EVENT, watermark_ms), collector.token) }
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
         self.timers[PROCESSING].next_ms().into_iter().chain(self.expiries[PROCESSING].next_ms()).min()
     }
 
-    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_timer(&mut self, now_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         while let Some((timestamp_ms, owner)) = self.timers[PROCESSING].pop_due(now_ms)? {
-            self.fire((Clock::Processing, timestamp_ms), &owner, flow)?;
+            self.fire((Clock::Processing, timestamp_ms), &owner, collector)?;
         }
-        self.expire((PROCESSING, now_ms), flow.token)
+        self.expire((PROCESSING, now_ms), collector.token)
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.state.end_batch(&Mappings { base: &self.base, py: flow.token, name: STATE })
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.state.end_batch(&Mappings { base: &self.base, py: collector.token, name: STATE })
     }
 
     /// Fires what is pending, and not what that sets: a timer that sets itself again would never end.
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let mut pending = self.timers[PROCESSING].take();
         while let Some((timestamp_ms, owner)) = pending.pop_due(i64::MAX)? {
-            self.fire((Clock::Processing, timestamp_ms), &owner, flow)?;
+            self.fire((Clock::Processing, timestamp_ms), &owner, collector)?;
         }
-        let py = flow.token;
+        let py = collector.token;
         let Some(finish) = self.bound()?.finish.as_ref().map(|finish| finish.clone_ref(py).into_bound(py)) else {
             return Ok(());
         };
@@ -333,21 +333,21 @@ impl Operator<PythonMedium> for Process {
         context.get().enter(
             None,
             None,
-            At { timestamp_ms: NO_TIMESTAMP, watermark_ms: self.time.watermark_ms(), clock: None },
+            CallTime { timestamp_ms: NO_TIMESTAMP, watermark_ms: self.time.watermark_ms(), clock: None },
         );
         let result = call1(&finish, context.as_any());
-        self.emit(None, (&finish, result), flow)?;
-        context.get().leave().sides.emit(flow)
+        self.emit(None, (&finish, result), collector)?;
+        context.get().leave().sides.emit(collector)
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         tally.add_keys(self.state.len());
         tally.add_timers(self.timers.iter().chain(&self.expiries).map(KeptTimers::len).sum());
     }
 
-    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {
+    fn inspect<'py>(&self, py: Python<'py>, found: &mut InspectedState<Bound<'py, PyAny>>) -> Result<(), TaskError> {
         self.state.each(&Mappings { base: &self.base, py, name: STATE }, |key, held| {
-            found.add(What::State, Some(held.key_value(key)), None, held.value.bind(py).clone().into_any());
+            found.add(StateKind::State, Some(held.key_value(key)), None, held.value.bind(py).clone().into_any());
             Ok(())
         })?;
         for (clock, timers) in [(Clock::Processing, &self.timers[PROCESSING]), (Clock::Event, &self.timers[EVENT])] {
@@ -358,7 +358,7 @@ impl Operator<PythonMedium> for Process {
         }
         let shared = self.bound()?.context.get().shared(py);
         if !shared.is_empty() {
-            found.add(What::BroadcastState, None, None, shared.clone().into_any());
+            found.add(StateKind::BroadcastState, None, None, shared.clone().into_any());
         }
         Ok(())
     }
@@ -391,7 +391,7 @@ impl Operator<PythonMedium> for Process {
         Ok(())
     }
 
-    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         self.check_kinds(from)?;
         from.read_large(STATE, &mut self.state, &Mappings { base: &self.base, py, name: STATE })?;
         self.time.restore(from, STATE, self.state.range())?;

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::KeyedBase;
 use super::accumulate::{Accumulate, VALUE};
-use super::kept::pass_option;
+use super::mapping_values::pass_option;
 use crate::chain::call::call2;
 use crate::codec::look_at;
 

@@ -1,8 +1,8 @@
 //! What results of folds look like: pairs, with their window, or what a user's function makes of them.
 
-use flownet_runtime::operator::{Found, What};
-use flownet_runtime::snapshot::{Restored, Snapshot};
-use flownet_runtime::state::{Held, KeyGroupRange, KeyedState};
+use flownet_runtime::operator::{InspectedState, StateKind};
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
+use flownet_runtime::state::{KeyEntry, KeyGroupRange, KeyedState};
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
@@ -13,7 +13,7 @@ use super::KeyedBase;
 use crate::chain::call::call1;
 use crate::chain::context::{PySides, PyWindowContext, window_object};
 use crate::chain::function::{close, open};
-use crate::chain::medium::{EmitEach, Flow};
+use crate::chain::record_format::{Collector, EmitEach};
 
 /// The look of results.
 pub(in crate::chain) struct Results {
@@ -34,7 +34,7 @@ pub(in crate::chain) enum OfWindow {
         /// The user's.
         object: Py<PyAny>,
         /// What belongs to a key, whatever the window.
-        global: KeyedState<Held<Py<PyDict>>>,
+        global: KeyedState<KeyEntry<Py<PyDict>>>,
     },
 }
 
@@ -65,15 +65,15 @@ impl Results {
         base: &KeyedBase,
         key: &[u8],
         result: Bound<'py, PyAny>,
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<(), TaskError> {
         if !self.with_key {
-            return flow.emit(result);
+            return collector.emit(result);
         }
-        let key = base.decode(flow.token, key)?;
-        let pair =
-            PyTuple::new(flow.token, [key, result]).map_err(|error| base.info.failed(flow.token, &error, None))?;
-        flow.emit(pair.into_any())
+        let key = base.decode(collector.token, key)?;
+        let pair = PyTuple::new(collector.token, [key, result])
+            .map_err(|error| base.info.failed(collector.token, &error, None))?;
+        collector.emit(pair.into_any())
     }
 
     pub(super) fn give_out<'py>(
@@ -81,17 +81,17 @@ impl Results {
         base: &KeyedBase,
         (window, key): (Window, &[u8]),
         result: Bound<'py, PyAny>,
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<(), TaskError> {
-        let py = flow.token;
+        let py = collector.token;
         let failed = |error: PyErr| base.info.failed(py, &error, None);
         if self.process.is_some() {
             let results = PyList::new(py, [result]).map_err(failed)?;
-            return self.process(base, (window, key), results, None, flow);
+            return self.process(base, (window, key), results, None, collector);
         }
         let record = match (self.with_key, self.with_window) {
             (true, false) => PyTuple::new(py, [base.decode(py, key)?, result]),
-            (false, false) => return flow.emit(result),
+            (false, false) => return collector.emit(result),
             (with_key, true) => {
                 let window = window_object(py, window).map_err(failed)?;
                 if with_key {
@@ -101,7 +101,7 @@ impl Results {
                 }
             }
         };
-        flow.emit(record.map_err(failed)?.into_any())
+        collector.emit(record.map_err(failed)?.into_any())
     }
 
     /// Calls the user's function over the records, or the result, of a window.
@@ -111,9 +111,9 @@ impl Results {
         (window, key): (Window, &[u8]),
         values: Bound<'py, PyList>,
         state: Option<&mut Option<Py<PyDict>>>,
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<(), TaskError> {
-        let py = flow.token;
+        let py = collector.token;
         let key_object = base.decode(py, key)?;
         match &mut self.process {
             None => Ok(()),
@@ -122,13 +122,13 @@ impl Results {
                 let failed = |error: PyErr| base.info.call_failed(py, &error, function, given, None);
                 let window = window_object(py, window).map_err(failed)?;
                 let items = function.call1((key_object, window, values)).map_err(failed)?;
-                if items.is_none() { Ok(()) } else { flow.emit_each(&items, failed) }
+                if items.is_none() { Ok(()) } else { collector.emit_each(&items, failed) }
             }
             Some(OfWindow::Object { object, global }) => {
                 let given = key;
                 let (key, hash) = base.index(&key_object)?;
                 let as_given = || (given != key).then(|| given.into());
-                let context = PyWindowContext::new(window, self.watermark_ms, flow.now_ms);
+                let context = PyWindowContext::new(window, self.watermark_ms, collector.now_ms);
                 let mut own = None;
                 let state = state.unwrap_or(&mut own);
                 context.enter(state.take(), global.get(&key, hash).map(|held| held.value.clone_ref(py)));
@@ -139,12 +139,12 @@ impl Results {
                 let failed = |error: PyErr| base.info.call_failed(py, &error, &process, given, None);
                 let items = process.call1((key_object, &context, values)).map_err(failed)?;
                 if !items.is_none() {
-                    flow.emit_each(&items, failed)?;
+                    collector.emit_each(&items, failed)?;
                 }
                 let (of_window, of_key, sides) = context.get().leave();
                 *state = of_window;
                 keep(py, global, (&key, hash), as_given, of_key)?;
-                sides.emit(flow)
+                sides.emit(collector)
             }
         }
     }
@@ -155,14 +155,14 @@ impl Results {
         base: &KeyedBase,
         (window, key): (Window, &[u8]),
         state: Option<Py<PyDict>>,
-        flow: &mut Flow<'_, '_>,
+        collector: &mut Collector<'_, '_>,
     ) -> Result<(), TaskError> {
-        let py = flow.token;
+        let py = collector.token;
         let Some(OfWindow::Object { object, global }) = &mut self.process else { return Ok(()) };
         let given = key;
         let (key, hash) = base.index(&base.decode(py, key)?)?;
         let as_given = || (given != key).then(|| given.into());
-        let context = PyWindowContext::new(window, self.watermark_ms, flow.now_ms);
+        let context = PyWindowContext::new(window, self.watermark_ms, collector.now_ms);
         context.enter(state, global.get(&key, hash).map(|held| held.value.clone_ref(py)));
         let failed = |error: PyErr| base.info.failed(py, &error, None);
         let context = Bound::new(py, context).map_err(failed)?;
@@ -170,14 +170,14 @@ impl Results {
         call1(&clear, context.as_any()).map_err(failed)?;
         let (_, of_key, sides) = context.get().leave();
         keep(py, global, (&key, hash), as_given, of_key)?;
-        sides.emit(flow)
+        sides.emit(collector)
     }
 
     /// Shows what the user's function keeps over all windows of a key.
-    pub(super) fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) {
+    pub(super) fn inspect<'py>(&self, py: Python<'py>, found: &mut InspectedState<Bound<'py, PyAny>>) {
         let Some(OfWindow::Object { global, .. }) = &self.process else { return };
         for (_, key, held) in global.iter() {
-            found.add(What::GlobalState, Some(held.key_value(key)), None, held.value.bind(py).clone().into_any());
+            found.add(StateKind::GlobalState, Some(held.key_value(key)), None, held.value.bind(py).clone().into_any());
         }
     }
 
@@ -191,7 +191,12 @@ impl Results {
         base.add_mappings(py, (to, GLOBAL), global, &[])
     }
 
-    pub(super) fn restore(&mut self, py: Python<'_>, base: &KeyedBase, from: &Restored<'_>) -> Result<(), TaskError> {
+    pub(super) fn restore(
+        &mut self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        from: &RestoredState<'_>,
+    ) -> Result<(), TaskError> {
         let Some(OfWindow::Object { global, .. }) = &mut self.process else { return Ok(()) };
         base.read_mappings(py, (from, GLOBAL), global)
     }
@@ -224,7 +229,7 @@ const GLOBAL: &str = "global_state";
 /// Keeps a key's mapping, if there is something in it.
 fn keep(
     py: Python<'_>,
-    state: &mut KeyedState<Held<Py<PyDict>>>,
+    state: &mut KeyedState<KeyEntry<Py<PyDict>>>,
     (key, hash): (&[u8], u32),
     given: impl FnOnce() -> Option<Box<[u8]>>,
     mapping: Option<Py<PyDict>>,
@@ -234,7 +239,7 @@ fn keep(
         Some(mapping) if mapping.bind(py).is_empty() => drop(state.remove(key, hash)),
         Some(mapping) => match state.get_mut(key, hash) {
             Some(held) => held.value = mapping,
-            None => drop(state.insert(key, hash, Held::of(given(), mapping))?),
+            None => drop(state.insert(key, hash, KeyEntry::of(given(), mapping))?),
         },
     }
     Ok(())
@@ -242,14 +247,14 @@ fn keep(
 
 /// Values for side outputs, with the names of their tags.
 pub(in crate::chain) trait EmitSides {
-    fn emit(self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError>;
+    fn emit(self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError>;
 }
 
 impl EmitSides for PySides {
-    fn emit(self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit(self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         for (tag, value) in self {
-            let value = value.into_bound(flow.token);
-            flow.emit_to(&tag, &value)?;
+            let value = value.into_bound(collector.token);
+            collector.emit_to(&tag, &value)?;
         }
         Ok(())
     }

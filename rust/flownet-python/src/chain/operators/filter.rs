@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::function::Function;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 
 pub(in crate::chain) struct Filter {
     predicate: Function,
@@ -21,24 +21,24 @@ impl Filter {
     }
 }
 
-impl Operator<PythonMedium> for Filter {
+impl Operator<PythonFormat> for Filter {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.predicate.open(py, &self.info, cx)
     }
 
     #[inline]
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let predicate = self.predicate.bind(flow.token);
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
+        let predicate = self.predicate.bind(collector.token);
         let keep = call1(predicate, &record).and_then(|answer| answer.is_truthy());
         match keep {
-            Ok(true) => flow.emit(record),
+            Ok(true) => collector.emit(record),
             Ok(false) => Ok(()),
-            Err(error) => Err(self.info.call_failed(flow.token, &error, predicate, "one record", Some(&record))),
+            Err(error) => Err(self.info.call_failed(collector.token, &error, predicate, "one record", Some(&record))),
         }
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.predicate.finish(&self.info, flow)
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.predicate.finish(&self.info, collector)
     }
 
     /// Nothing is kept from one record to the next.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::function::Function;
-use crate::chain::medium::{EmitEach, Flow, PythonMedium};
+use crate::chain::record_format::{Collector, EmitEach, PythonFormat};
 
 pub(in crate::chain) struct FlatMap {
     function: Function,
@@ -21,22 +21,22 @@ impl FlatMap {
     }
 }
 
-impl Operator<PythonMedium> for FlatMap {
+impl Operator<PythonFormat> for FlatMap {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.function.open(py, &self.info, cx)
     }
 
     #[inline]
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let py = flow.token;
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
+        let py = collector.token;
         let function = self.function.bind(py);
         let failed = |error: PyErr| self.info.call_failed(py, &error, function, "one record", Some(&record));
         let items = call1(function, &record).map_err(failed)?;
-        flow.emit_each(&items, failed)
+        collector.emit_each(&items, failed)
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.function.finish(&self.info, flow)
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.function.finish(&self.info, collector)
     }
 
     /// Nothing is kept from one record to the next.

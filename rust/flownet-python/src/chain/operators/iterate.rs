@@ -1,53 +1,53 @@
 //! `iterate`: which records leave a loop, and how the others go round.
 
-use flownet_runtime::operator::{Goal, Medium, ReadBack};
+use flownet_runtime::operator::{Goal, ReadBack, RecordFormat};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::function::Function;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 use crate::codec::{self, KnownClasses, SentClasses, encode};
 
 /// Decodes what went round.
-pub(in crate::chain) struct Decoded {
+pub(in crate::chain) struct FeedbackDecoder {
     classes: KnownClasses,
     info: OperatorInfo,
 }
 
-impl Decoded {
+impl FeedbackDecoder {
     pub(in crate::chain) fn new(classes: KnownClasses, info: OperatorInfo) -> Self {
         Self { classes, info }
     }
 }
 
-impl ReadBack<PythonMedium> for Decoded {
+impl ReadBack<PythonFormat> for FeedbackDecoder {
     #[inline]
     fn decode<'py>(
         &mut self,
-        py: <PythonMedium as Medium>::Token<'py>,
+        py: <PythonFormat as RecordFormat>::Token<'py>,
         bytes: &[u8],
-    ) -> Result<<PythonMedium as Medium>::Record<'py>, TaskError> {
+    ) -> Result<<PythonFormat as RecordFormat>::Record<'py>, TaskError> {
         codec::decode(py, bytes, &self.classes).map_err(|error| self.info.codec_failed(py, error, None))
     }
 }
 
 /// The user's predicate.
-pub(in crate::chain) struct Until {
+pub(in crate::chain) struct UntilPredicate {
     /// None: no record leaves.
     predicate: Option<Function>,
     classes: SentClasses,
     info: OperatorInfo,
 }
 
-impl Until {
+impl UntilPredicate {
     pub(in crate::chain) fn new(predicate: Option<Function>, classes: SentClasses, info: OperatorInfo) -> Self {
         Self { predicate, classes, info }
     }
 }
 
-impl Goal<PythonMedium> for Until {
+impl Goal<PythonFormat> for UntilPredicate {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.predicate.as_ref().map_or(Ok(()), |predicate| predicate.open(py, &self.info, cx))
     }
@@ -70,8 +70,8 @@ impl Goal<PythonMedium> for Until {
         encoded.map_err(|error| self.info.codec_failed(py, error, Some(record)))
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.predicate.as_ref().map_or(Ok(()), |predicate| predicate.finish(&self.info, flow))
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.predicate.as_ref().map_or(Ok(()), |predicate| predicate.finish(&self.info, collector))
     }
 
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::function::Function;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 
 pub(in crate::chain) struct Map {
     function: Function,
@@ -21,23 +21,23 @@ impl Map {
     }
 }
 
-impl Operator<PythonMedium> for Map {
+impl Operator<PythonFormat> for Map {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.function.open(py, &self.info, cx)
     }
 
     #[inline]
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let function = self.function.bind(flow.token);
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
+        let function = self.function.bind(collector.token);
         let result = call1(function, &record)
-            .map_err(|error| self.info.call_failed(flow.token, &error, function, "one record", Some(&record)))?;
+            .map_err(|error| self.info.call_failed(collector.token, &error, function, "one record", Some(&record)))?;
         // The function may have returned the record itself, which then is referred to by nobody else.
         drop(record);
-        flow.emit(result)
+        collector.emit(result)
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.function.finish(&self.info, flow)
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.function.finish(&self.info, collector)
     }
 
     /// Nothing is kept from one record to the next.

@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flownet_core::Round;
-use flownet_runtime::operator::{Here, InFlight, Operator, Ready, Ticket};
-use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_signed};
+use flownet_runtime::operator::{InFlight, InFlightItem, Operator, ReadyItem, Ticket};
+use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_signed};
 use flownet_runtime::time::TimeSignal;
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::{TaskContext, TaskError};
@@ -23,7 +23,7 @@ use crate::chain::attach::ThreadsOfTask;
 use crate::chain::context::PyTaskContext;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::keyed::KeptValues;
-use crate::chain::medium::{EmitEach, Flow, PythonMedium};
+use crate::chain::record_format::{Collector, EmitEach, PythonFormat};
 use crate::codec::{self, KnownClasses};
 
 /// As many records are gathered before they are handed over, unless the batch ends first.
@@ -80,12 +80,12 @@ struct Call {
     /// As it came, for checkpoints: the coroutine may change it. Empty where none are taken.
     kept: Vec<u8>,
     timestamp_ms: i64,
-    due: Option<Due>,
+    due: Option<CallDeadline>,
 }
 
 /// When a call has taken too long.
 #[derive(Clone, Copy)]
-struct Due {
+struct CallDeadline {
     at: Instant,
     /// When to look, by the wall clock, which may be set meanwhile.
     at_ms: i64,
@@ -132,7 +132,7 @@ impl MapAsync {
             return Ok(());
         }
         if let Some(timeout) = self.timeout {
-            let due = Due { at: Instant::now() + timeout, at_ms: after(timeout) };
+            let due = CallDeadline { at: Instant::now() + timeout, at_ms: after(timeout) };
             for (ticket, _) in &self.gathered {
                 if let Some(call) = self.flight.running_mut(*ticket) {
                     call.due = Some(due);
@@ -156,17 +156,17 @@ impl MapAsync {
     }
 
     /// Takes what has come, and hands on what may leave.
-    fn take_answers(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn take_answers(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let Some(calls) = &self.calls else { return Ok(()) };
         let was_opening = self.is_opening;
         for answer in calls.answers.get().take() {
-            self.take_answer(flow.token, answer)?;
+            self.take_answer(collector.token, answer)?;
         }
         if was_opening && !self.is_opening {
             // Records that were kept wait for that.
-            self.hand_over(flow.token)?;
+            self.hand_over(collector.token)?;
         }
-        self.emit_ready(flow)
+        self.emit_ready(collector)
     }
 
     fn take_answer(&mut self, py: Python<'_>, (ticket, answer): Answer) -> Result<(), TaskError> {
@@ -190,28 +190,28 @@ impl MapAsync {
         self.info.failed(py, error, record)
     }
 
-    fn emit_ready<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let py: Python<'py> = flow.token;
+    fn emit_ready<'py>(&mut self, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
+        let py: Python<'py> = collector.token;
         while let Some(ready) = self.flight.next() {
             match ready {
-                Ready::Time(signal) => flow.emit_time(signal)?,
-                Ready::Round(round) => flow.emit_round(round)?,
-                Ready::Split(signal) => flow.tell_split(signal)?,
-                Ready::Record(call, value) => {
-                    let before_ms = std::mem::replace(&mut flow.timestamp_ms, call.timestamp_ms);
+                ReadyItem::Time(signal) => collector.emit_time(signal)?,
+                ReadyItem::Round(round) => collector.emit_round(round)?,
+                ReadyItem::Split(signal) => collector.tell_split(signal)?,
+                ReadyItem::Record(call, value) => {
+                    let before_ms = std::mem::replace(&mut collector.timestamp_ms, call.timestamp_ms);
                     let value = value.into_bound(py);
                     if self.is_flat {
                         let record = call.record.bind(py);
                         let failed = |error: PyErr| {
                             self.info.call_failed(py, &error, self.function.bind(py), "one record", Some(record))
                         };
-                        flow.emit_each(&value, failed)?;
+                        collector.emit_each(&value, failed)?;
                     } else {
                         // It may be the record itself, which then is referred to by nobody else.
                         drop(call.record);
-                        flow.emit(value)?;
+                        collector.emit(value)?;
                     }
-                    flow.timestamp_ms = before_ms;
+                    collector.timestamp_ms = before_ms;
                 }
             }
         }
@@ -219,30 +219,30 @@ impl MapAsync {
     }
 
     /// Fails if a call has taken too long; its answer, if it has come meanwhile, is taken before.
-    fn check_due(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn check_due(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let Some(timeout) = self.timeout else { return Ok(()) };
         let is_over = |call: &Call| call.due.is_some_and(|due| due.at <= Instant::now());
         if !self.flight.oldest().is_some_and(is_over) {
             return Ok(());
         }
-        self.take_answers(flow)?;
+        self.take_answers(collector)?;
         match self.flight.oldest() {
-            Some(call) if is_over(call) => Err(self.info.timed_out(timeout, Some(call.record.bind(flow.token)))),
+            Some(call) if is_over(call) => Err(self.info.timed_out(timeout, Some(call.record.bind(collector.token)))),
             _ => Ok(()),
         }
     }
 
     /// Waits until there are answers, and takes them.
-    fn await_answers(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.hand_over(flow.token)?;
-        flow.end_batch()?;
+    fn await_answers(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.hand_over(collector.token)?;
+        collector.end_batch()?;
         // Last of all, as what was emitted may have waited for a buffer, and taken the ring for its own.
         if self.calls.as_ref().is_some_and(|calls| calls.answers.get().is_empty()) {
             let due = self.flight.oldest().and_then(|call| call.due);
-            flow.await_arrival(due.map(|due| due.at.saturating_duration_since(Instant::now())))?;
+            collector.await_arrival(due.map(|due| due.at.saturating_duration_since(Instant::now())))?;
         }
-        self.check_due(flow)?;
-        self.take_answers(flow)
+        self.check_due(collector)?;
+        self.take_answers(collector)
     }
 
     /// Takes a record that was under way when a checkpoint was taken.
@@ -259,18 +259,18 @@ impl MapAsync {
     }
 
     /// Waits for all that is under way.
-    fn drain(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let before_ms = flow.timestamp_ms;
-        self.take_answers(flow)?;
+    fn drain(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        let before_ms = collector.timestamp_ms;
+        self.take_answers(collector)?;
         while self.is_opening || !self.flight.is_empty() {
-            self.await_answers(flow)?;
+            self.await_answers(collector)?;
         }
-        flow.timestamp_ms = before_ms;
+        collector.timestamp_ms = before_ms;
         Ok(())
     }
 }
 
-impl Operator<PythonMedium> for MapAsync {
+impl Operator<PythonFormat> for MapAsync {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let (calls, is_opening) = self.start(py, cx).map_err(|error| self.info.failed(py, &error, None))?;
         (self.calls, self.is_opening) = (Some(calls), is_opening);
@@ -278,24 +278,25 @@ impl Operator<PythonMedium> for MapAsync {
         Ok(())
     }
 
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let timestamp_ms = flow.timestamp_ms;
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
+        let timestamp_ms = collector.timestamp_ms;
         while self.is_full() {
-            self.await_answers(flow)?;
+            self.await_answers(collector)?;
         }
-        flow.timestamp_ms = timestamp_ms;
+        collector.timestamp_ms = timestamp_ms;
         let mut kept = Vec::new();
         if self.takes_checkpoints {
             self.kept.put((&self.info, STATE), &record, &mut kept)?;
         }
         let record = record.unbind();
-        let ticket = self.flight.admit(Call { record: record.clone_ref(flow.token), kept, timestamp_ms, due: None });
+        let ticket =
+            self.flight.admit(Call { record: record.clone_ref(collector.token), kept, timestamp_ms, due: None });
         self.gathered.push((ticket, record));
         if self.gathered.len() >= HANDED_OVER {
-            self.hand_over(flow.token)?;
+            self.hand_over(collector.token)?;
         }
         if self.is_full() {
-            flow.end_poll();
+            collector.end_poll();
         }
         Ok(())
     }
@@ -304,7 +305,7 @@ impl Operator<PythonMedium> for MapAsync {
         self.flight.hold(signal)
     }
 
-    fn hold_round(&mut self, round: Round, _: &mut Flow<'_, '_>) -> Result<bool, TaskError> {
+    fn hold_round(&mut self, round: Round, _: &mut Collector<'_, '_>) -> Result<bool, TaskError> {
         Ok(self.flight.hold_round(round))
     }
 
@@ -320,19 +321,19 @@ impl Operator<PythonMedium> for MapAsync {
         self.is_opening || self.flight.is_full()
     }
 
-    fn on_arrived(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.take_answers(flow)
+    fn on_arrived(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.take_answers(collector)
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
         self.flight.oldest().and_then(|call| call.due).map(|due| due.at_ms)
     }
 
-    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_timer(&mut self, now_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.next_timer_ms().is_none_or(|due_ms| due_ms > now_ms) {
             return Ok(());
         }
-        self.check_due(flow)?;
+        self.check_due(collector)?;
         // Here the wall clock was set forward.
         if let Some(due) = self.flight.oldest_mut().and_then(|call| call.due.as_mut())
             && due.at_ms <= now_ms
@@ -342,18 +343,18 @@ impl Operator<PythonMedium> for MapAsync {
         Ok(())
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.hand_over(flow.token)
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.hand_over(collector.token)
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.drain(flow)
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.drain(collector)
     }
 
     /// Where the job was stopped without draining, time does not end; but what is under way is worked off, unless the
     /// last checkpoint has it.
-    fn commit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        if self.takes_checkpoints { Ok(()) } else { self.drain(flow) }
+    fn commit(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        if self.takes_checkpoints { Ok(()) } else { self.drain(collector) }
     }
 
     /// Records that are under way, and event time among them, in their order: they are called again.
@@ -361,23 +362,23 @@ impl Operator<PythonMedium> for MapAsync {
         let mut item = Vec::new();
         for here in self.flight.here() {
             match here {
-                Here::Record(call) => {
+                InFlightItem::Record(call) => {
                     item.push(RECORD);
                     put_signed(&mut item, call.timestamp_ms);
                     item.extend_from_slice(&call.kept);
                 }
-                Here::Time(TimeSignal::Watermark(timestamp_ms)) => {
+                InFlightItem::Time(TimeSignal::Watermark(timestamp_ms)) => {
                     item.push(WATERMARK);
                     put_signed(&mut item, timestamp_ms);
                 }
-                Here::Time(TimeSignal::Idle(is_idle)) => item.push(if is_idle { IDLE } else { ACTIVE }),
+                InFlightItem::Time(TimeSignal::Idle(is_idle)) => item.push(if is_idle { IDLE } else { ACTIVE }),
             }
         }
         to.add_items(STATE, [item]);
         Ok(())
     }
 
-    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         // Of several subtasks each has its own time, of which none says how far all are.
         let keeps_time = from.is_of_as_many(STATE, self.info.parallelism);
         for mut item in from.dealt_items(STATE, self.info.parallelism)? {

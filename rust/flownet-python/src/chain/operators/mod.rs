@@ -10,7 +10,7 @@ mod timestamps;
 
 pub(super) use filter::Filter;
 pub(super) use flat_map::FlatMap;
-pub(super) use iterate::{Decoded, Until};
+pub(super) use iterate::{FeedbackDecoder, UntilPredicate};
 pub(super) use map::Map;
 pub(super) use map_async::{Limits, MapAsync};
 pub(super) use process::ProcessAll;

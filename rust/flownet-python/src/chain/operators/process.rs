@@ -1,7 +1,7 @@
 //! `process` without a key: a user's function over one input or two, with side outputs and event time.
 
 use flownet_runtime::operator::{EventTime, Operator};
-use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
+use flownet_runtime::snapshot::{RestoredState, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::{TaskContext, TaskError};
@@ -10,11 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::chain::call::{call1, call2};
-use crate::chain::context::{At, PyProcessContext, PyTaskContext};
+use crate::chain::context::{CallTime, PyProcessContext, PyTaskContext};
 use crate::chain::failure::OperatorInfo;
 use crate::chain::function::methods;
 use crate::chain::keyed::{EmitSides, KeptValues};
-use crate::chain::medium::{EmitEach, Flow, PythonMedium};
+use crate::chain::record_format::{Collector, EmitEach, PythonFormat};
 use crate::codec::{self, KnownClasses};
 
 /// The user's function.
@@ -42,13 +42,13 @@ impl ProcessAll {
         &self,
         function: &Bound<'py, PyAny>,
         record: Option<&Bound<'py, PyAny>>,
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<(), TaskError> {
-        let py = flow.token;
+        let py = collector.token;
         let Some((_, context)) = &self.bound else { return Ok(()) };
         let context = context.bind(py);
-        let timestamp_ms = flow.timestamp_ms;
-        context.get().enter(None, None, At { timestamp_ms, watermark_ms: self.time.watermark_ms(), clock: None });
+        let timestamp_ms = collector.timestamp_ms;
+        context.get().enter(None, None, CallTime { timestamp_ms, watermark_ms: self.time.watermark_ms(), clock: None });
         let given = if record.is_some() { "a record and a context" } else { "a context" };
         let failed = |error: PyErr| self.info.call_failed(py, &error, function, given, record);
         let items = match record {
@@ -57,13 +57,13 @@ impl ProcessAll {
         };
         let items = items.map_err(failed)?;
         if !items.is_none() {
-            flow.emit_each(&items, failed)?;
+            collector.emit_each(&items, failed)?;
         }
-        context.get().leave().sides.emit(flow)
+        context.get().leave().sides.emit(collector)
     }
 }
 
-impl Operator<PythonMedium> for ProcessAll {
+impl Operator<PythonFormat> for ProcessAll {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let task = PyTaskContext::new(&self.info, cx);
         let function = self.function.bind(py);
@@ -78,23 +78,23 @@ impl Operator<PythonMedium> for ProcessAll {
         Ok(())
     }
 
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let method = self.bound.as_ref().and_then(|(methods, _)| methods.get(usize::from(flow.side())));
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
+        let method = self.bound.as_ref().and_then(|(methods, _)| methods.get(usize::from(collector.side())));
         let Some(method) = method else { return Err(TaskError::Config("a process function without its input".into())) };
-        let method = method.bind(flow.token).clone();
-        self.call(&method, Some(&record), flow)
+        let method = method.bind(collector.token).clone();
+        self.call(&method, Some(&record), collector)
     }
 
-    fn on_watermark(&mut self, timestamp_ms: i64, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_watermark(&mut self, timestamp_ms: i64, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         self.time.advance(timestamp_ms);
         Ok(())
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let finish = self.function.bind(flow.token).getattr(intern!(flow.token, "finish"));
-        let finish = finish.map_err(|error| self.info.failed(flow.token, &error, None))?;
-        flow.timestamp_ms = NO_TIMESTAMP;
-        self.call(&finish, None, flow)
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        let finish = self.function.bind(collector.token).getattr(intern!(collector.token, "finish"));
+        let finish = finish.map_err(|error| self.info.failed(collector.token, &error, None))?;
+        collector.timestamp_ms = NO_TIMESTAMP;
+        self.call(&finish, None, collector)
     }
 
     /// The function's own list, of which each item goes to one subtask.
@@ -121,7 +121,7 @@ impl Operator<PythonMedium> for ProcessAll {
         Ok(())
     }
 
-    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let info = &self.info;
         if let Some(watermark_ms) = from.own_or_least(WATERMARK, info.parallelism)? {
             self.time.advance(watermark_ms);

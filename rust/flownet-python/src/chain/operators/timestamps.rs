@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use flownet_rows::mistaken_unit;
 use flownet_runtime::operator::Operator;
-use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
+use flownet_runtime::snapshot::{RestoredState, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
-use flownet_runtime::watermark::{Generated, OutOfOrder, RECORDS_PER_WATERMARK, SplitSignal, SplitWatermarks};
+use flownet_runtime::watermark::{GeneratedSignals, OutOfOrder, RECORDS_PER_WATERMARK, SplitSignal, SplitWatermarks};
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ use pyo3::{Borrowed, ffi, intern};
 
 use crate::chain::call::call1;
 use crate::chain::failure::{OperatorInfo, short_repr};
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 use crate::codec::{exact, small_int};
 
 /// Gives records their times, and tells what is behind of event time.
@@ -105,7 +105,7 @@ impl Timestamps {
             unit.conversion()
         );
         let warned = py.import(intern!(py, "flownet.errors")).and_then(|errors| {
-            let warning = errors.getattr(intern!(py, "MistakeWarning"))?.call1((text,))?;
+            let warning = errors.getattr(intern!(py, "UsageWarning"))?.call1((text,))?;
             errors.getattr(intern!(py, "warn_user"))?.call1((warning,))
         });
         warned.map(drop).map_err(|error| self.info.failed(py, &error, None))
@@ -113,17 +113,17 @@ impl Timestamps {
 
     /// Has the source end its poll, unless it has to go on for the sake of parts that are behind.
     #[cold]
-    fn hold_if_ahead(&mut self, flow: &mut Flow<'_, '_>) {
+    fn hold_if_ahead(&mut self, collector: &mut Collector<'_, '_>) {
         if self.watermarks.is_ahead() {
-            flow.end_poll();
+            collector.end_poll();
         } else if self.own.is_none() {
             self.watermarks.go_on_to_end_of_batch();
         }
     }
 
     /// Asks the user's generator of a part, and does as it says.
-    fn ask(&mut self, split: u32, call: Call<'_, '_>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let py = flow.token;
+    fn ask(&mut self, split: u32, call: Call<'_, '_>, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        let py = collector.token;
         let Some(own) = &mut self.own else { return Ok(()) };
         let record = if let Call::Record(record, _) = call { Some(record) } else { None };
         let asked = own.of(py, split).and_then(|own| {
@@ -147,7 +147,7 @@ impl Timestamps {
             } else {
                 TimeSignal::Watermark(word.extract().map_err(failed)?)
             };
-            tell(&self.watermarks.said(split, signal), flow)?;
+            tell(&self.watermarks.said(split, signal), collector)?;
         }
         Ok(())
     }
@@ -208,8 +208,8 @@ enum Call<'a, 'py> {
     Period,
 }
 
-fn tell(generated: &Generated, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-    generated.signals().try_for_each(|signal| flow.begin_time(signal))
+fn tell(generated: &GeneratedSignals, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+    generated.signals().try_for_each(|signal| collector.begin_time(signal))
 }
 
 /// An item of a tuple, if it has as many. PyO3 makes a call and an error of what is a look here.
@@ -248,7 +248,7 @@ fn no_timestamp(found: &Bound<'_, PyAny>) -> PyErr {
     }
 }
 
-impl Operator<PythonMedium> for Timestamps {
+impl Operator<PythonFormat> for Timestamps {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
         self.watermarks.set_pace(RECORDS_PER_WATERMARK, cx.channels);
@@ -258,10 +258,10 @@ impl Operator<PythonMedium> for Timestamps {
     }
 
     #[inline]
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
         let timestamp_ms = match self.item_of_tuple(&record) {
             Some(timestamp_ms) => timestamp_ms,
-            None => self.timestamp(&record, flow.timestamp_ms)?,
+            None => self.timestamp(&record, collector.timestamp_ms)?,
         };
         if !self.is_questioned {
             self.question(timestamp_ms, record.py())?;
@@ -270,27 +270,27 @@ impl Operator<PythonMedium> for Timestamps {
         let back = self.watermarks.on_record(timestamp_ms);
         self.order.add(timestamp_ms);
         if back {
-            flow.emit_time(TimeSignal::Idle(false))?;
+            collector.emit_time(TimeSignal::Idle(false))?;
         }
-        flow.timestamp_ms = timestamp_ms;
+        collector.timestamp_ms = timestamp_ms;
         if self.own.is_none() {
-            flow.emit(record)?;
+            collector.emit(record)?;
         } else {
-            flow.emit(record.clone())?;
-            self.ask(self.watermarks.current(), Call::Record(&record, timestamp_ms), flow)?;
+            collector.emit(record.clone())?;
+            self.ask(self.watermarks.current(), Call::Record(&record, timestamp_ms), collector)?;
         }
         if self.watermarks.may_be_ahead(timestamp_ms) {
-            self.hold_if_ahead(flow);
+            self.hold_if_ahead(collector);
         }
-        tell(&self.watermarks.after_records(), flow)
+        tell(&self.watermarks.after_records(), collector)
     }
 
-    fn only_looks(&self) -> bool {
+    fn is_passthrough(&self) -> bool {
         self.own.is_none() && !matches!(self.assigner, Some(Assigner::Function(_)))
     }
 
     #[inline]
-    fn look(&mut self, record: &Bound<'_, PyAny>, _: i64) -> Option<i64> {
+    fn observe(&mut self, record: &Bound<'_, PyAny>, _: i64) -> Option<i64> {
         if !self.is_questioned {
             return None;
         }
@@ -311,19 +311,19 @@ impl Operator<PythonMedium> for Timestamps {
         self.watermarks.is_ahead()
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        flow.count_ahead(self.watermarks.take_ahead());
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        collector.count_ahead(self.watermarks.take_ahead());
         self.metrics.iter().for_each(|metrics| self.order.tell(metrics));
         if self.watermarks.is_aligned() {
             self.watermarks.end_batch();
-            flow.tell_aligned(self.watermarks.reached_ms());
+            collector.tell_aligned(self.watermarks.reached_ms());
         }
         Ok(())
     }
 
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         self.watermarks.finish();
-        flow.count_ahead(self.watermarks.take_ahead());
+        collector.count_ahead(self.watermarks.take_ahead());
         Ok(())
     }
 
@@ -331,7 +331,7 @@ impl Operator<PythonMedium> for Timestamps {
         false
     }
 
-    fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_split(&mut self, signal: SplitSignal, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if matches!(signal, SplitSignal::NotBefore { .. }) {
             // It is of a column of rows; the times of objects need not be those.
             return Ok(());
@@ -339,7 +339,7 @@ impl Operator<PythonMedium> for Timestamps {
         self.own.iter_mut().for_each(|own| own.follow(signal));
         self.order.follow(signal);
         let generated = self.watermarks.follow(signal);
-        tell(&generated, flow)
+        tell(&generated, collector)
     }
 
     fn wanted_split(&self) -> Option<u32> {
@@ -356,7 +356,7 @@ impl Operator<PythonMedium> for Timestamps {
     }
 
     /// What this subtask told; of others, where there were more or fewer, the least.
-    fn restore(&mut self, _: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, _: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         if let Some(told_ms) = from.own_or_least(WATERMARK, self.info.parallelism)? {
             self.watermarks.set_told_ms(told_ms);
         }
@@ -367,14 +367,14 @@ impl Operator<PythonMedium> for Timestamps {
         self.watermarks.next_ms()
     }
 
-    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn on_timer(&mut self, now_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if !self.watermarks.is_due(now_ms) {
             return Ok(());
         }
         // Who waits for those behind is not idle, nor is who waits for other sources.
-        let generated = self.watermarks.on_period(now_ms, flow.is_available() && !self.watermarks.is_ahead());
-        tell(&generated, flow)?;
+        let generated = self.watermarks.on_period(now_ms, collector.is_available() && !self.watermarks.is_ahead());
+        tell(&generated, collector)?;
         let made: Vec<u32> = self.own.iter().flat_map(|own| own.made.keys().copied()).collect();
-        made.into_iter().try_for_each(|split| self.ask(split, Call::Period, flow))
+        made.into_iter().try_for_each(|split| self.ask(split, Call::Period, collector))
     }
 }

@@ -31,9 +31,9 @@ const GATHER_RECORDS: usize = 4096;
 
 /// Counts what a sink has written as the task's records out: they pass no exchange.
 #[derive(Default)]
-pub(crate) struct Written(Option<Arc<TaskMetrics>>);
+pub(crate) struct WriteCounter(Option<Arc<TaskMetrics>>);
 
-impl Written {
+impl WriteCounter {
     pub(crate) fn open(&mut self, cx: &TaskContext) {
         self.0 = Some(Arc::clone(&cx.metrics));
     }

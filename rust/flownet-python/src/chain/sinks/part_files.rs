@@ -8,12 +8,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
 use flownet_runtime::{TaskContext, TaskError};
 use serde::{Deserialize, Serialize};
 
 use super::part_file::PartFile;
-use super::prepared::{Prepared, remove_strays};
+use super::prepared::{PreparedFile, remove_strays};
 use crate::chain::failure::OperatorInfo;
 
 /// What their state is called.
@@ -44,9 +44,9 @@ pub(crate) struct PartFiles {
     /// The same of subtasks that there are no more, which this one answers for.
     retired: BTreeMap<u32, u64>,
     /// Files that are complete, but of no checkpoint yet.
-    sealed: Vec<Prepared>,
+    sealed: Vec<PreparedFile>,
     /// Files that wait, each for its checkpoint or the next one that counts.
-    prepared: VecDeque<(u64, Prepared)>,
+    prepared: VecDeque<(u64, PreparedFile)>,
     /// Of this attempt.
     token: String,
 }
@@ -54,10 +54,10 @@ pub(crate) struct PartFiles {
 /// State of one subtask, or of one that there is no more: whoever answers for it, which is that of its number modulo the
 /// parallelism, commits its files and lets those stay that count.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct PartFilesState {
     subtask: u32,
     next: u64,
-    prepared: Vec<Prepared>,
+    prepared: Vec<PreparedFile>,
 }
 
 impl PartFiles {
@@ -139,7 +139,7 @@ impl PartFiles {
     }
 
     fn seal_part(&mut self, place: &str, part: PartFile) -> io::Result<()> {
-        let prepared = Prepared {
+        let prepared = PreparedFile {
             subtask: self.subtask,
             number: self.next,
             token: self.token.clone(),
@@ -169,8 +169,9 @@ impl PartFiles {
 
     fn kept(&self) -> serde_json::Result<Vec<Vec<u8>>> {
         let prepared = self.prepared.iter().map(|(_, prepared)| prepared.clone()).collect();
-        let of_retired = |(subtask, next): (&u32, &u64)| Kept { subtask: *subtask, next: *next, prepared: Vec::new() };
-        let own = Kept { subtask: self.subtask, next: self.next, prepared };
+        let of_retired =
+            |(subtask, next): (&u32, &u64)| PartFilesState { subtask: *subtask, next: *next, prepared: Vec::new() };
+        let own = PartFilesState { subtask: self.subtask, next: self.next, prepared };
         let all = std::iter::once(own).chain(self.retired.iter().map(of_retired));
         all.map(|kept| serde_json::to_vec(&kept)).collect()
     }
@@ -184,10 +185,10 @@ impl PartFiles {
     }
 
     /// Goes on from a checkpoint: what had been prepared for it gets its name, and what it does not know of goes.
-    pub(crate) fn restore(&mut self, from: &Restored<'_>) -> Result<(), TaskError> {
+    pub(crate) fn restore(&mut self, from: &RestoredState<'_>) -> Result<(), TaskError> {
         self.has_checkpoints = true;
         for (_, mut item) in from.items(STATE)? {
-            let kept: Kept = serde_json::from_slice(item.rest()).map_err(|error| item.broken(error))?;
+            let kept: PartFilesState = serde_json::from_slice(item.rest()).map_err(|error| item.broken(error))?;
             if kept.subtask % self.parallelism != self.subtask {
                 continue;
             }

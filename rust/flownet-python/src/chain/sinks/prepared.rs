@@ -26,7 +26,7 @@ const PENDING: &str = ".pending";
 
 /// A file that waits for its checkpoint. This is state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Prepared {
+pub(super) struct PreparedFile {
     pub(super) subtask: u32,
     /// Counted over all attempts.
     pub(super) number: u64,
@@ -61,7 +61,7 @@ enum Name<'a> {
     },
 }
 
-impl Prepared {
+impl PreparedFile {
     pub(super) fn pending_path(&self, folder: &Path) -> PathBuf {
         let Self { subtask, number, token, suffix, place, .. } = self;
         folder.join(place).join(format!("part-{subtask}-{number:06}.{suffix}.{token}{PENDING}"))
@@ -186,8 +186,8 @@ impl<'a> Name<'a> {
 mod tests {
     use super::*;
 
-    fn prepared(subtask: u32, number: u64, token: &str) -> Prepared {
-        Prepared { subtask, number, token: token.into(), bytes: 2, suffix: "txt".into(), place: String::new() }
+    fn prepared(subtask: u32, number: u64, token: &str) -> PreparedFile {
+        PreparedFile { subtask, number, token: token.into(), bytes: 2, suffix: "txt".into(), place: String::new() }
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -252,7 +252,7 @@ mod tests {
             4 => 3,
             _ => 0,
         };
-        let in_partition = Prepared { place: "a=1/b=1".into(), ..prepared(0, 3, "new") };
+        let in_partition = PreparedFile { place: "a=1/b=1".into(), ..prepared(0, 3, "new") };
         let waiting = [prepared(0, 2, "new"), in_partition].map(|file| file.pending_path(folder.path()));
         let kept = waiting.into_iter().chain([folder.path().join("part-0.txt.inprogress")]).collect();
         let levels = ["a=".to_owned(), "b=".to_owned()];

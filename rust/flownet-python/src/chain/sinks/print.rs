@@ -7,9 +7,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::{GATHER_RECORDS, Written};
+use super::{GATHER_RECORDS, WriteCounter};
 use crate::chain::failure::OperatorInfo;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 use crate::log;
 
 /// One call for a batch, so that lines of several subtasks do not mix.
@@ -19,7 +19,7 @@ pub(in crate::chain) struct Print {
     info: OperatorInfo,
     text: String,
     records: usize,
-    written: Written,
+    written: WriteCounter,
 }
 
 impl Print {
@@ -31,7 +31,7 @@ impl Print {
             (None, Some(subtask)) => format!("{subtask}> "),
             (None, None) => String::new(),
         };
-        Self { lead, info, text: String::new(), records: 0, written: Written::default() }
+        Self { lead, info, text: String::new(), records: 0, written: WriteCounter::default() }
     }
 
     /// A worker has it printed by the process that submitted the job, as it is: it may run elsewhere.
@@ -50,30 +50,30 @@ impl Print {
     }
 }
 
-impl Operator<PythonMedium> for Print {
+impl Operator<PythonFormat> for Print {
     fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
         Ok(())
     }
 
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let line = record.str().map_err(|error| self.info.failed(flow.token, &error, Some(&record)))?;
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
+        let line = record.str().map_err(|error| self.info.failed(collector.token, &error, Some(&record)))?;
         self.text.push_str(&self.lead);
         // Lone surrogates cannot be written; they are shown as U+FFFD.
         self.text.push_str(&line.to_string_lossy());
         self.text.push('\n');
         self.records += 1;
-        if self.records < GATHER_RECORDS { Ok(()) } else { self.end_batch(flow) }
+        if self.records < GATHER_RECORDS { Ok(()) } else { self.end_batch(collector) }
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.records == 0 {
             return Ok(());
         }
         self.written.add(std::mem::take(&mut self.records));
-        let written = self.write(flow.token);
+        let written = self.write(collector.token);
         self.text.clear();
-        written.map_err(|error| self.info.failed(flow.token, &error, None))
+        written.map_err(|error| self.info.failed(collector.token, &error, None))
     }
 
     /// What was gathered went out with its batch.

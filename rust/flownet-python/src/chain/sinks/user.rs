@@ -1,6 +1,6 @@
 //! A user's `Sink` or `TransactionalSink`, whatever its records are.
 
-use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -88,7 +88,7 @@ impl UserSink {
         Ok(())
     }
 
-    pub(crate) fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    pub(crate) fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         self.has_checkpoints = true;
         for mut item in from.dealt_lists(STATE, self.parallelism)? {
             let prepared = unpickle(py, item.rest()).map_err(|error| self.info.failed(py, &error, None))?;

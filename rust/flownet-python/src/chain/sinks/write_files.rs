@@ -4,14 +4,14 @@
 use std::path::PathBuf;
 
 use flownet_runtime::operator::Operator;
-use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::lines::Lines;
-use super::{NO_PARTITION, PartFiles, Written};
+use super::{NO_PARTITION, PartFiles, WriteCounter};
 use crate::chain::failure::OperatorInfo;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 
 /// Text gathered before it is written, whatever the batch.
 const GATHER_BYTES: usize = 256 * 1024;
@@ -23,14 +23,14 @@ pub(in crate::chain) struct WriteFiles {
     files: PartFiles,
     text: Vec<u8>,
     records: usize,
-    written: Written,
+    written: WriteCounter,
 }
 
 impl WriteFiles {
     pub(in crate::chain) fn new(folder: PathBuf, lines: Lines, info: OperatorInfo) -> Self {
         let header = lines.header().map(str::to_owned);
         let files = PartFiles::new((folder, Vec::new()), lines.suffix(), header, info.clone());
-        Self { lines, info, files, text: Vec::new(), records: 0, written: Written::default() }
+        Self { lines, info, files, text: Vec::new(), records: 0, written: WriteCounter::default() }
     }
 
     /// Writes what was gathered.
@@ -45,25 +45,25 @@ impl WriteFiles {
     }
 }
 
-impl Operator<PythonMedium> for WriteFiles {
+impl Operator<PythonFormat> for WriteFiles {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
         self.lines.open(py, &self.info)?;
         py.detach(|| self.files.open(cx))
     }
 
-    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
         self.lines.put(&record, &self.info, &mut self.text)?;
         self.records += 1;
-        if self.text.len() < GATHER_BYTES { Ok(()) } else { self.end_batch(flow) }
+        if self.text.len() < GATHER_BYTES { Ok(()) } else { self.end_batch(collector) }
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.flush(flow.token)
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.flush(collector.token)
     }
 
-    fn commit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        flow.token.detach(|| self.files.finish())
+    fn commit(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        collector.token.detach(|| self.files.finish())
     }
 
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
@@ -71,7 +71,7 @@ impl Operator<PythonMedium> for WriteFiles {
         py.detach(|| self.files.snapshot(to))
     }
 
-    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         py.detach(|| self.files.restore(from))
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use flownet_runtime::operator::Source;
-use flownet_runtime::snapshot::{Restored, Snapshot};
-use flownet_runtime::tally::Tally;
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
+use flownet_runtime::state_stats::StateStats;
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::work::Work;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
@@ -14,8 +14,8 @@ use pyo3::types::PyList;
 use super::POLL_RECORDS;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::isolate::take_item;
-use crate::chain::medium::{Flow, PythonMedium};
 use crate::chain::meter::Meter;
+use crate::chain::record_format::{Collector, PythonFormat};
 use crate::chain::rows::rows;
 use crate::codec::{self, ClassTable, CodecError, KnownClasses, Pickle};
 
@@ -47,7 +47,7 @@ fn decoded<'py>(py: Python<'py>, encoded: &[u8], pickle: Pickle) -> Result<Bound
     Ok(codec::decode(py, &records, &classes)?.cast_into::<PyList>().map_err(PyErr::from)?)
 }
 
-impl Source<PythonMedium> for Collection {
+impl Source<PythonFormat> for Collection {
     fn work(&self) -> Work {
         Work::Rust
     }
@@ -61,25 +61,26 @@ impl Source<PythonMedium> for Collection {
         Ok(())
     }
 
-    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
+    fn emit<'py>(&mut self, collector: &mut Collector<'_, 'py>) -> Result<SourceStatus, TaskError> {
         let (Some(items), Some(metrics)) = (&self.items, &self.metrics) else { return Ok(SourceStatus::Finished) };
-        let items = items.bind(flow.token);
+        let items = items.bind(collector.token);
         let end = items.len().min(self.position + POLL_RECORDS);
         while self.position < end {
-            let item = take_item(items, self.position).map_err(|error| self.info.failed(flow.token, &error, None))?;
+            let item =
+                take_item(items, self.position).map_err(|error| self.info.failed(collector.token, &error, None))?;
             self.position += 1;
             metrics.add_records_in(1);
             if let Some(rows) = rows(&item) {
                 metrics.count_rows_in(rows);
             }
-            if !self.meter.emit(item, flow)? {
+            if !self.meter.emit(item, collector)? {
                 break;
             }
         }
         Ok(if self.position == items.len() { SourceStatus::Finished } else { SourceStatus::More })
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         tally.add_records_left(self.count - self.position);
     }
 
@@ -90,7 +91,7 @@ impl Source<PythonMedium> for Collection {
         Ok(())
     }
 
-    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let items = self.items.as_ref().map_or(0, |items| items.bind(py).len());
         for (subtask, mut position) in from.items(POSITION)? {
             let at = usize::try_from(position.varint()?).unwrap_or(usize::MAX);

@@ -15,13 +15,13 @@ use super::split_mark::PySplitMark;
 use super::waits::Waits;
 use crate::chain::attach::TaskThreads;
 use crate::chain::failure::OperatorInfo;
-use crate::chain::medium::{Flow, PythonMedium};
 use crate::chain::meter::Meter;
+use crate::chain::record_format::{Collector, PythonFormat};
 use crate::chain::rows::rows;
 
 /// Emits what an iterator yields.
 pub(in crate::chain) struct Iterable {
-    pulled: Pulled,
+    pulled: IteratorOrigin,
     /// There may be split marks among the records.
     tells_splits: bool,
     info: OperatorInfo,
@@ -33,7 +33,7 @@ pub(in crate::chain) struct Iterable {
 }
 
 /// Where the iterator comes from.
-pub(in crate::chain) enum Pulled {
+pub(in crate::chain) enum IteratorOrigin {
     /// It is here.
     Iterator(Py<PyAny>),
     /// This function of a subtask's index and the number of subtasks returns what is to be iterated over.
@@ -44,30 +44,30 @@ pub(in crate::chain) enum Pulled {
 const LONGEST_POLL: Duration = Duration::from_millis(5);
 
 impl Iterable {
-    pub(in crate::chain) fn new(pulled: Pulled, tells_splits: bool, meter: Meter, info: OperatorInfo) -> Self {
+    pub(in crate::chain) fn new(pulled: IteratorOrigin, tells_splits: bool, meter: Meter, info: OperatorInfo) -> Self {
         Self { pulled, tells_splits, info, metrics: None, meter, is_prompt: false, waits: Waits::new() }
     }
 
     /// Emits the records of one poll, and counts how many were pulled.
-    fn emit_pulled(&mut self, flow: &mut Flow<'_, '_>, pulls: &mut u32) -> Result<SourceStatus, TaskError> {
-        let py = flow.token;
+    fn emit_pulled(&mut self, collector: &mut Collector<'_, '_>, pulls: &mut u32) -> Result<SourceStatus, TaskError> {
+        let py = collector.token;
         let info = &self.info;
         let failed = |error: PyErr| info.failed(py, &error, None);
-        let Pulled::Iterator(iterator) = &self.pulled else { return Ok(SourceStatus::Finished) };
+        let IteratorOrigin::Iterator(iterator) = &self.pulled else { return Ok(SourceStatus::Finished) };
         let mut iterator = iterator.bind(py).cast::<PyIterator>().map_err(|error| failed(error.into()))?.clone();
         let is_watched = !self.is_prompt && self.waits.is_watched();
         let started = Instant::now();
         while *pulls < POLL_RECORDS as u32 {
-            flow.cancel().check()?;
+            collector.cancel().check()?;
             *pulls += 1;
-            let next = if is_watched { flow.idle_unless_computing(|| iterator.next()) } else { iterator.next() };
+            let next = if is_watched { collector.idle_unless_computing(|| iterator.next()) } else { iterator.next() };
             let Some(record) = next else { return Ok(SourceStatus::Finished) };
             let record = record.map_err(failed)?;
             if self.tells_splits
                 && let Ok(mark) = record.cast_exact::<PySplitMark>()
             {
-                flow.tell_split(mark.get().signal())?;
-                flow.end_batch()?;
+                collector.tell_split(mark.get().signal())?;
+                collector.end_batch()?;
                 continue;
             }
             if let Some(metrics) = &self.metrics {
@@ -76,9 +76,9 @@ impl Iterable {
                     metrics.count_rows_in(rows);
                 }
             }
-            let may_go_on = self.meter.emit(record, flow)?;
+            let may_go_on = self.meter.emit(record, collector)?;
             if !self.is_prompt {
-                flow.end_batch()?;
+                collector.end_batch()?;
             }
             if !may_go_on {
                 break;
@@ -92,16 +92,16 @@ impl Iterable {
     }
 }
 
-impl Source<PythonMedium> for Iterable {
+impl Source<PythonFormat> for Iterable {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
-        if let Pulled::MadeBy(function) = &self.pulled {
+        if let IteratorOrigin::MadeBy(function) = &self.pulled {
             let iterable = function.bind(py).call1((cx.subtask, cx.parallelism));
             let iterator = iterable.and_then(|iterable| iterable.try_iter());
             let iterator = iterator.map_err(|error| self.info.failed(py, &error, None))?;
-            self.pulled = Pulled::Iterator(iterator.into_any().unbind());
+            self.pulled = IteratorOrigin::Iterator(iterator.into_any().unbind());
         }
-        if let Pulled::Iterator(iterator) = &self.pulled {
+        if let IteratorOrigin::Iterator(iterator) = &self.pulled {
             self.is_prompt = never_waits(iterator.bind(py));
         }
         Ok(())
@@ -109,16 +109,16 @@ impl Source<PythonMedium> for Iterable {
 
     /// Every record is on its way before the next is pulled, unless the iterator is known not to wait for it: nobody can
     /// tell of another whether it will.
-    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
+    fn emit<'py>(&mut self, collector: &mut Collector<'_, 'py>) -> Result<SourceStatus, TaskError> {
         let mut pulls = 0;
         if self.is_prompt {
-            return self.emit_pulled(flow, &mut pulls);
+            return self.emit_pulled(collector, &mut pulls);
         }
-        let before = flow.time_spent();
-        let status = self.emit_pulled(flow, &mut pulls);
-        let spent = flow.time_spent().since(&before);
+        let before = collector.time_spent();
+        let status = self.emit_pulled(collector, &mut pulls);
+        let spent = collector.time_spent().since(&before);
         let others = TaskThreads::of_all_jobs().count().saturating_sub(1);
-        flow.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
+        collector.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
         status
     }
 
@@ -129,7 +129,7 @@ impl Source<PythonMedium> for Iterable {
 
     /// A generator that is not used up runs its `finally` blocks now, and not whenever it is collected.
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
-        let Pulled::Iterator(iterator) = &self.pulled else { return Ok(()) };
+        let IteratorOrigin::Iterator(iterator) = &self.pulled else { return Ok(()) };
         let closed = match iterator.bind(py).getattr_opt("close") {
             Ok(Some(close)) => close.call0().map(drop),
             Ok(None) => Ok(()),

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use flownet_runtime::source::SourceError;
-use flownet_runtime::spec::Undecodable;
+use flownet_runtime::spec::InvalidUtf8;
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,15 +12,15 @@ use pyo3::types::PyBytes;
 
 use super::POLL_RECORDS;
 use crate::chain::failure::{OperatorInfo, short_repr};
-use crate::chain::medium::Flow;
 use crate::chain::meter::Meter;
+use crate::chain::record_format::Collector;
 
 /// Lines of one poll end with this many bytes: they are copied once, and should stay in the cache.
 const POLL_BYTES: usize = 64 * 1024;
 
 /// Lines that were read and not yet emitted.
 pub(in crate::chain) struct LineDecoder {
-    undecodable: Undecodable,
+    undecodable: InvalidUtf8,
     info: OperatorInfo,
     metrics: Option<Arc<TaskMetrics>>,
     bytes: Vec<u8>,
@@ -34,7 +34,7 @@ pub(in crate::chain) struct LineDecoder {
 }
 
 impl LineDecoder {
-    pub(in crate::chain) fn new(undecodable: Undecodable, meter: Meter, info: OperatorInfo) -> Self {
+    pub(in crate::chain) fn new(undecodable: InvalidUtf8, meter: Meter, info: OperatorInfo) -> Self {
         Self {
             undecodable,
             info,
@@ -74,16 +74,16 @@ impl LineDecoder {
     }
 
     /// Emits what was taken, as far as the rate of the source allows; the rest stays.
-    pub(super) fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    pub(super) fn emit(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let mut start = if self.emitted == 0 { 0 } else { self.ends[self.emitted - 1] };
         while let Some(&end) = self.ends.get(self.emitted) {
-            let line = self.decode(flow.token, &self.bytes[start..end], self.emitted)?;
+            let line = self.decode(collector.token, &self.bytes[start..end], self.emitted)?;
             start = end;
             self.emitted += 1;
             if let Some(metrics) = &self.metrics {
                 metrics.add_records_in(1);
             }
-            if !self.meter.emit(line, flow)? && self.emitted < self.ends.len() {
+            if !self.meter.emit(line, collector)? && self.emitted < self.ends.len() {
                 return Ok(());
             }
         }
@@ -120,10 +120,10 @@ impl LineDecoder {
 }
 
 /// The name that Python has for it.
-fn handler(undecodable: Undecodable) -> &'static CStr {
+fn handler(undecodable: InvalidUtf8) -> &'static CStr {
     match undecodable {
-        Undecodable::Strict => c"strict",
-        Undecodable::Replace => c"replace",
-        Undecodable::Ignore => c"ignore",
+        InvalidUtf8::Strict => c"strict",
+        InvalidUtf8::Replace => c"replace",
+        InvalidUtf8::Ignore => c"ignore",
     }
 }

@@ -11,7 +11,7 @@ mod text;
 mod waits;
 
 pub(super) use collection::Collection;
-pub(super) use iterable::{Iterable, Pulled};
+pub(super) use iterable::{Iterable, IteratorOrigin};
 pub(super) use lines::LineDecoder;
 pub(super) use script::Script;
 pub(super) use socket::SocketText;

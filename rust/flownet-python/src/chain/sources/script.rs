@@ -13,8 +13,8 @@ use pyo3::types::PyIterator;
 
 use super::POLL_RECORDS;
 use crate::chain::failure::OperatorInfo;
-use crate::chain::medium::{Flow, PythonMedium};
 use crate::chain::meter::Meter;
+use crate::chain::record_format::{Collector, PythonFormat};
 use crate::chain::rows::rows;
 
 /// Emits what the script of its subtask says.
@@ -47,7 +47,7 @@ impl Script {
     fn follow<'py>(
         &mut self,
         (what, timestamp_ms, record): Step<'py>,
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<bool, TaskError> {
         if what == RECORD {
             if let Some(metrics) = &self.metrics {
@@ -56,24 +56,24 @@ impl Script {
                     metrics.count_rows_in(rows);
                 }
             }
-            flow.timestamp_ms = timestamp_ms.unwrap_or(NO_TIMESTAMP);
-            return self.meter.emit(record, flow);
+            collector.timestamp_ms = timestamp_ms.unwrap_or(NO_TIMESTAMP);
+            return self.meter.emit(record, collector);
         }
         if what != WATERMARK {
-            flow.emit_time(TimeSignal::Idle(what == IDLE))?;
+            collector.emit_time(TimeSignal::Idle(what == IDLE))?;
             return Ok(true);
         }
         // Time never goes back, and its end is the end of the script.
         let timestamp_ms = timestamp_ms.unwrap_or(NO_TIMESTAMP).min(END_OF_TIME_MS - 1);
         if timestamp_ms > self.watermark_ms {
             self.watermark_ms = timestamp_ms;
-            flow.emit_time(TimeSignal::Watermark(timestamp_ms))?;
+            collector.emit_time(TimeSignal::Watermark(timestamp_ms))?;
         }
         Ok(true)
     }
 }
 
-impl Source<PythonMedium> for Script {
+impl Source<PythonFormat> for Script {
     fn work(&self) -> Work {
         Work::Rust
     }
@@ -85,18 +85,18 @@ impl Source<PythonMedium> for Script {
         Ok(())
     }
 
-    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
-        let py = flow.token;
+    fn emit<'py>(&mut self, collector: &mut Collector<'_, 'py>) -> Result<SourceStatus, TaskError> {
+        let py = collector.token;
         let Some(mut steps) = self.steps.as_ref().map(|steps| steps.bind(py).clone()) else {
             return Ok(SourceStatus::Finished);
         };
         for _ in 0..POLL_RECORDS {
-            flow.cancel().check()?;
+            collector.cancel().check()?;
             let Some(step) = steps.next() else { return Ok(SourceStatus::Finished) };
             let step: Option<Step<'py>> =
                 step.and_then(|step| step.extract()).map_err(|error| self.info.failed(py, &error, None))?;
             let Some(step) = step else { return Ok(SourceStatus::Idle { wake_after: ASK_AGAIN }) };
-            if !self.follow(step, flow)? {
+            if !self.follow(step, collector)? {
                 break;
             }
         }

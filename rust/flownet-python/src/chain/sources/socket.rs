@@ -10,7 +10,7 @@ use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::LineDecoder;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 
 /// Longest time a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ impl SocketText {
     }
 }
 
-impl Source<PythonMedium> for SocketText {
+impl Source<PythonFormat> for SocketText {
     fn work(&self) -> Work {
         Work::Rust
     }
@@ -59,8 +59,8 @@ impl Source<PythonMedium> for SocketText {
         Ok(Some(if poll == SocketPoll::End { SourceStatus::Finished } else { SourceStatus::More }))
     }
 
-    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
-        self.lines.emit(flow)?;
+    fn emit<'py>(&mut self, collector: &mut Collector<'_, 'py>) -> Result<SourceStatus, TaskError> {
+        self.lines.emit(collector)?;
         Ok(SourceStatus::More)
     }
 

@@ -1,6 +1,6 @@
 //! `from_source`: splits of a source of the user, each read from a position on.
 //!
-//! Which splits there are and which of them a subtask reads says `flownet.repeatable`; here they are read by turns. A
+//! Which splits there are and which of them a subtask reads says `flownet.source`; here they are read by turns. A
 //! position is asked for when a checkpoint is taken, and for no record: what was read and not emitted by then, which the
 //! source's rate holds back, is part of the checkpoint.
 //!
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flownet_runtime::operator::Source;
-use flownet_runtime::snapshot::{Input, Restored, Snapshot, SnapshotError};
+use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, SnapshotError};
 use flownet_runtime::source::SourceError;
-use flownet_runtime::tally::Tally;
+use flownet_runtime::state_stats::StateStats;
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
@@ -29,14 +29,14 @@ use crate::chain::attach::TaskThreads;
 use crate::chain::failure::{OperatorInfo, short_repr};
 use crate::chain::isolate::take_item;
 use crate::chain::keyed::KeptValues;
-use crate::chain::medium::{Flow, PythonMedium};
 use crate::chain::meter::Meter;
+use crate::chain::record_format::{Collector, PythonFormat};
 use crate::chain::rows::rows;
 use crate::codec::{self, KnownClasses};
 
 /// Reads the splits that fall to this subtask.
 pub(in crate::chain) struct Splits {
-    /// A `flownet.repeatable.Assignment`.
+    /// A `flownet.source.Assignment`.
     assignment: Py<PyAny>,
     info: OperatorInfo,
     meter: Meter,
@@ -94,7 +94,7 @@ enum Reader {
 }
 
 /// What one call of a reader gave.
-enum Read<'py> {
+enum ReadResult<'py> {
     Record(Bound<'py, PyAny>),
     Batch(Bound<'py, PyList>),
     Nothing,
@@ -151,8 +151,8 @@ impl Splits {
     }
 
     /// Opens the splits, at the first poll: a job that is restored has been told of them by then.
-    fn begin(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let py = flow.token;
+    fn begin(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        let py = collector.token;
         self.has_begun = true;
         if !self.is_restored {
             let place = (self.info.subtask, self.info.parallelism);
@@ -164,7 +164,7 @@ impl Splits {
         // What is found from here on no checkpoint has.
         self.is_restored = false;
         let count = number(self.splits.len());
-        flow.tell_split(if self.grows { SplitSignal::Growing(count) } else { SplitSignal::Among(count) })
+        collector.tell_split(if self.grows { SplitSignal::Growing(count) } else { SplitSignal::Among(count) })
     }
 
     fn open_from(&mut self, py: Python<'_>, first: usize) -> Result<(), TaskError> {
@@ -187,8 +187,8 @@ impl Splits {
 
     /// Begins with what was found meanwhile and falls to this subtask.
     #[cold]
-    fn begin_found(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let (py, first) = (flow.token, self.splits.len());
+    fn begin_found(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        let (py, first) = (collector.token, self.splits.len());
         for found in std::mem::take(&mut self.found) {
             let found = codec::decode(py, &found, &self.classes);
             let found = found.map_err(|error| self.info.codec_failed(py, error, None))?;
@@ -203,7 +203,7 @@ impl Splits {
             return Ok(());
         }
         self.open_from(py, first)?;
-        flow.tell_split(SplitSignal::Growing(number(self.splits.len())))
+        collector.tell_split(SplitSignal::Growing(number(self.splits.len())))
     }
 
     fn open_split(&mut self, py: Python<'_>, at: usize) -> Result<(), TaskError> {
@@ -282,54 +282,55 @@ impl Splits {
     }
 
     /// Reads one split for one poll. `pulls` counts how often its iterator was asked.
-    fn read_split(&mut self, at: usize, flow: &mut Flow<'_, '_>, pulls: &mut u32) -> Result<(), TaskError> {
+    fn read_split(&mut self, at: usize, collector: &mut Collector<'_, '_>, pulls: &mut u32) -> Result<(), TaskError> {
         self.current = at;
         if self.splits[at].rest.is_some() {
-            return self.emit_rest(at, flow).map(drop);
+            return self.emit_rest(at, collector).map(drop);
         }
         let started = Instant::now();
         while *pulls < POLL_RECORDS as u32 {
-            flow.cancel().check()?;
+            collector.cancel().check()?;
             *pulls += 1;
-            match self.pull(at, flow)? {
-                Read::Record(record) => {
-                    let may_go_on = self.emit_record(at, record, flow)?;
-                    flow.end_batch()?;
+            match self.pull(at, collector)? {
+                ReadResult::Record(record) => {
+                    let may_go_on = self.emit_record(at, record, collector)?;
+                    collector.end_batch()?;
                     // The clock costs as much as a cheap record, so it is read now and then.
                     if !may_go_on || (pulls.is_multiple_of(16) && started.elapsed() > LONGEST_POLL) {
                         return Ok(());
                     }
                 }
-                Read::Batch(records) => {
+                ReadResult::Batch(records) => {
                     self.splits[at].rest = Some((records.unbind(), 0));
-                    return self.emit_rest(at, flow);
+                    return self.emit_rest(at, collector);
                 }
-                Read::Nothing => return self.has_nothing(at, flow),
-                Read::End => return self.end(at, flow),
+                ReadResult::Nothing => return self.has_nothing(at, collector),
+                ReadResult::End => return self.end(at, collector),
             }
         }
         Ok(())
     }
 
-    fn pull<'py>(&mut self, at: usize, flow: &mut Flow<'_, 'py>) -> Result<Read<'py>, TaskError> {
-        let py = flow.token;
+    fn pull<'py>(&mut self, at: usize, collector: &mut Collector<'_, 'py>) -> Result<ReadResult<'py>, TaskError> {
+        let py = collector.token;
         let split = &mut self.splits[at];
         match &split.reader {
-            None => Ok(Read::End),
+            None => Ok(ReadResult::End),
             Some(Reader::Object(reader)) => {
                 let reader = reader.bind(py).clone();
-                let read = flow.idle_unless_at_work(|| reader.call_method0(intern!(py, "read")));
+                let read = collector.idle_unless_at_work(|| reader.call_method0(intern!(py, "read")));
                 let read = read.map_err(|error| failed(&self.info, py, &error))?;
                 batch(read).map_err(|error| self.info.failed(py, &error, None))
             }
             Some(Reader::Iterator { items, yields_batches }) => {
                 let (mut iterator, yields_batches) = (items.bind(py).clone(), *yields_batches);
                 let is_watched = self.waits.is_watched();
-                let next = if is_watched { flow.idle_unless_computing(|| iterator.next()) } else { iterator.next() };
-                let Some(next) = next else { return Ok(Read::End) };
+                let next =
+                    if is_watched { collector.idle_unless_computing(|| iterator.next()) } else { iterator.next() };
+                let Some(next) = next else { return Ok(ReadResult::End) };
                 let next = next.map_err(|error| self.info.failed(py, &error, None))?;
                 if next.is_none() {
-                    return Ok(Read::Nothing);
+                    return Ok(ReadResult::Nothing);
                 }
                 let Some((position, record)) = pair(&next) else {
                     return Err(self.info.failed(py, &no_pair(&next), None));
@@ -340,10 +341,10 @@ impl Splits {
                     self.put_position(py, at, &mut Vec::new()).map(drop)?;
                 }
                 if !yields_batches {
-                    return Ok(Read::Record(record));
+                    return Ok(ReadResult::Record(record));
                 }
                 match record.cast_into::<PyList>() {
-                    Ok(records) => Ok(Read::Batch(records)),
+                    Ok(records) => Ok(ReadResult::Batch(records)),
                     Err(error) => Err(self.info.failed(py, &no_batch("it yielded", &error.into_inner()), None)),
                 }
             }
@@ -355,28 +356,28 @@ impl Splits {
         &mut self,
         at: usize,
         record: Bound<'py, PyAny>,
-        flow: &mut Flow<'_, 'py>,
+        collector: &mut Collector<'_, 'py>,
     ) -> Result<bool, TaskError> {
-        self.tell(at, flow)?;
+        self.tell(at, collector)?;
         if let Some(metrics) = &self.metrics {
             metrics.add_records_in(1);
             if let Some(rows) = rows(&record) {
                 metrics.count_rows_in(rows);
             }
         }
-        self.meter.emit(record, flow)
+        self.meter.emit(record, collector)
     }
 
     /// Hands on what was read, as far as the rate of the source allows.
-    fn emit_rest(&mut self, at: usize, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_rest(&mut self, at: usize, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let Some((records, mut emitted)) = self.splits[at].rest.take() else { return Ok(()) };
-        let list = records.bind(flow.token);
+        let list = records.bind(collector.token);
         let mut may_go_on = true;
         while may_go_on && emitted < list.len() {
-            flow.cancel().check()?;
-            let record = take_item(list, emitted).map_err(|error| self.failed(flow.token, &error))?;
+            collector.cancel().check()?;
+            let record = take_item(list, emitted).map_err(|error| self.failed(collector.token, &error))?;
             emitted += 1;
-            may_go_on = self.emit_record(at, record, flow)?;
+            may_go_on = self.emit_record(at, record, collector)?;
         }
         if emitted < list.len() {
             self.splits[at].rest = Some((records, emitted));
@@ -386,16 +387,16 @@ impl Splits {
 
     /// Tells those behind whose records come next.
     #[inline]
-    fn tell(&mut self, at: usize, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn tell(&mut self, at: usize, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.told == Some(at) {
             return Ok(());
         }
         self.told = Some(at);
         self.splits[at].silent_until = None;
-        flow.tell_split(SplitSignal::Of(number(at)))
+        collector.tell_split(SplitSignal::Of(number(at)))
     }
 
-    fn has_nothing(&mut self, at: usize, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn has_nothing(&mut self, at: usize, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let split = &mut self.splits[at];
         let before = split.silent_until.replace(Instant::now() + split.ask_again);
         if before.is_some() {
@@ -403,20 +404,20 @@ impl Splits {
         }
         // Before its next records it is told of anew.
         self.told = self.told.filter(|told| *told != at);
-        flow.tell_split(SplitSignal::Silent(number(at)))
+        collector.tell_split(SplitSignal::Silent(number(at)))
     }
 
-    fn end(&mut self, at: usize, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn end(&mut self, at: usize, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         // Where it ended is part of the checkpoints to come, as the source may tell somebody.
-        let position = self.put_position(flow.token, at, &mut Vec::new())?;
+        let position = self.put_position(collector.token, at, &mut Vec::new())?;
         let split = &mut self.splits[at];
         split.position = position;
         split.has_ended = true;
         self.reading.retain(|reading| *reading != at);
         self.told = self.told.filter(|told| *told != at);
-        let closed = split.reader.take().map_or(Ok(()), |reader| reader.close(flow.token));
-        closed.map_err(|error| self.failed(flow.token, &error))?;
-        flow.tell_split(SplitSignal::Ended(number(at)))
+        let closed = split.reader.take().map_or(Ok(()), |reader| reader.close(collector.token));
+        closed.map_err(|error| self.failed(collector.token, &error))?;
+        collector.tell_split(SplitSignal::Ended(number(at)))
     }
 
     /// Writes where the split would be gone on with: whether there is a position, and it. Gives the position.
@@ -531,13 +532,13 @@ fn no_number(returned: &Bound<'_, PyAny>) -> PyErr {
 }
 
 /// What `read` returned.
-fn batch(read: Bound<'_, PyAny>) -> PyResult<Read<'_>> {
+fn batch(read: Bound<'_, PyAny>) -> PyResult<ReadResult<'_>> {
     if read.is_none() {
-        return Ok(Read::End);
+        return Ok(ReadResult::End);
     }
     match read.cast_into::<PyList>() {
-        Ok(records) if records.is_empty() => Ok(Read::Nothing),
-        Ok(records) => Ok(Read::Batch(records)),
+        Ok(records) if records.is_empty() => Ok(ReadResult::Nothing),
+        Ok(records) => Ok(ReadResult::Batch(records)),
         Err(error) => Err(no_batch("read() returned", &error.into_inner())),
     }
 }
@@ -547,7 +548,7 @@ fn no_batch(who: &str, given: &Bound<'_, PyAny>) -> PyErr {
     PyTypeError::new_err(format!("{who} {}, where a list of records is wanted", short_repr(given)))
 }
 
-impl Source<PythonMedium> for Splits {
+impl Source<PythonFormat> for Splits {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
         let prepared = self.assignment.bind(py).call_method1(intern!(py, "prepare"), (cx.max_record_bytes,));
@@ -561,34 +562,34 @@ impl Source<PythonMedium> for Splits {
     }
 
     /// Every record of an iterator is on its way before the next is pulled: nobody can tell whether it will wait for it.
-    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
+    fn emit<'py>(&mut self, collector: &mut Collector<'_, 'py>) -> Result<SourceStatus, TaskError> {
         if let Some(error) = self.not_counted.take() {
             return Err(error);
         }
         if !self.has_begun {
-            self.begin(flow)?;
+            self.begin(collector)?;
         }
         if !self.found.is_empty() {
-            self.begin_found(flow)?;
+            self.begin_found(collector)?;
         }
         let now = Instant::now();
         if self.grows || !self.reading.is_empty() {
-            let Some(at) = self.next_split(flow.wanted_split(), now) else { return Ok(self.idle(now)) };
+            let Some(at) = self.next_split(collector.wanted_split(), now) else { return Ok(self.idle(now)) };
             if matches!(self.splits[at].reader, Some(Reader::Iterator { .. })) && self.splits[at].rest.is_none() {
-                let (mut pulls, before) = (0, flow.time_spent());
-                let read = self.read_split(at, flow, &mut pulls);
-                let spent = flow.time_spent().since(&before);
+                let (mut pulls, before) = (0, collector.time_spent());
+                let read = self.read_split(at, collector, &mut pulls);
+                let spent = collector.time_spent().since(&before);
                 let others = TaskThreads::of_all_jobs().count().saturating_sub(1);
-                flow.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
+                collector.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
                 read?;
             } else {
-                self.read_split(at, flow, &mut 0)?;
+                self.read_split(at, collector, &mut 0)?;
             }
         }
         Ok(if self.reading.is_empty() && !self.grows { SourceStatus::Finished } else { SourceStatus::More })
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         match Python::attach(|py| self.count_left(py)) {
             Ok(left) => left.into_iter().for_each(|left| tally.add_records_left(left)),
             Err(error) => self.not_counted.set(Some(error)),
@@ -625,7 +626,7 @@ impl Source<PythonMedium> for Splits {
         told.map(drop).map_err(|error| self.failed(py, &error))
     }
 
-    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let (mut before, mut reading, kept) = (0, Vec::new(), PyList::empty(py));
         let mut last = None;
         for (subtask, mut item) in from.items(STATE)? {
@@ -648,8 +649,8 @@ impl Source<PythonMedium> for Splits {
         }
         let place = (self.info.subtask, self.info.parallelism, before, reading, kept);
         let resumed = self.assignment.bind(py).call_method1(intern!(py, "resume"), place);
-        type Resumed = (Vec<(Py<PyAny>, Option<Py<PyAny>>, Py<PyList>)>, Vec<Py<PyAny>>);
-        let (splits, ended): Resumed = resumed.and_then(|resumed| resumed.extract()).map_err(|error| {
+        type ResumedSplits = (Vec<(Py<PyAny>, Option<Py<PyAny>>, Py<PyList>)>, Vec<Py<PyAny>>);
+        let (splits, ended): ResumedSplits = resumed.and_then(|resumed| resumed.extract()).map_err(|error| {
             if error.is_instance_of::<PyLookupError>(py) {
                 from.refused(&self.info.operator, error.value(py))
             } else {

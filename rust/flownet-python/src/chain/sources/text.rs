@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use flownet_runtime::operator::Source;
-use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::snapshot::{RestoredState, Snapshot};
 use flownet_runtime::source::{TextFiles, TextSplit};
-use flownet_runtime::tally::Tally;
+use flownet_runtime::state_stats::StateStats;
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 
 use super::LineDecoder;
-use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::record_format::{Collector, PythonFormat};
 
 /// Reads the splits that were dealt to it: one after the other, or where event time is made of its records file by file, as
 /// time asks for.
@@ -68,34 +68,34 @@ impl ReadText {
     }
 
     /// Tells those behind whose lines come next.
-    fn tell_file(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn tell_file(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.told == Some(self.current) {
             return Ok(());
         }
         if self.told.is_none() {
-            flow.tell_split(SplitSignal::Among(u32::try_from(self.left.len()).unwrap_or(u32::MAX)))?;
+            collector.tell_split(SplitSignal::Among(u32::try_from(self.left.len()).unwrap_or(u32::MAX)))?;
         }
         self.told = Some(self.current);
-        flow.tell_split(SplitSignal::Of(self.current))
+        collector.tell_split(SplitSignal::Of(self.current))
     }
 
     /// The file is done with, if it has ended, and another has its turn.
-    fn go_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn go_on(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if std::mem::take(&mut self.has_ended) {
             self.left.remove(&self.current);
             if let Some(files) = &mut self.files {
                 files.end(self.current as usize);
             }
-            flow.tell_split(SplitSignal::Ended(self.current))?;
+            collector.tell_split(SplitSignal::Ended(self.current))?;
         }
-        let wanted = flow.wanted_split().filter(|wanted| self.left.contains(wanted));
+        let wanted = collector.wanted_split().filter(|wanted| self.left.contains(wanted));
         let Some(next) = wanted.or_else(|| self.left.first().copied()) else { return Ok(()) };
         self.current = next;
         Ok(())
     }
 }
 
-impl Source<PythonMedium> for ReadText {
+impl Source<PythonFormat> for ReadText {
     fn work(&self) -> Work {
         Work::Rust
     }
@@ -134,16 +134,16 @@ impl Source<PythonMedium> for ReadText {
         Ok(None)
     }
 
-    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
-        self.tell_file(flow)?;
-        self.lines.emit(flow)?;
+    fn emit<'py>(&mut self, collector: &mut Collector<'_, 'py>) -> Result<SourceStatus, TaskError> {
+        self.tell_file(collector)?;
+        self.lines.emit(collector)?;
         if self.lines.is_empty() {
-            self.go_on(flow)?;
+            self.go_on(collector)?;
         }
         Ok(if self.left.is_empty() { SourceStatus::Finished } else { SourceStatus::More })
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         if let Some(files) = &self.files {
             files.bytes_left().into_iter().for_each(|bytes| tally.add_bytes_left(bytes));
         }
@@ -163,7 +163,7 @@ impl Source<PythonMedium> for ReadText {
     }
 
     /// Reads on by the listing of the first run, whatever there is now.
-    fn restore(&mut self, _: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, _: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         if !from.has(STATE) {
             return Ok(());
         }

@@ -28,11 +28,11 @@ const ALIKE: u32 = 16;
 #[derive(Debug)]
 pub(super) struct Waits {
     is_slow: bool,
-    known: Known,
+    known: WaitKnowledge,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Known {
+enum WaitKnowledge {
     /// It waits for nothing.
     Prompt,
     /// Something waited: so many more polls are watched to find out what.
@@ -44,12 +44,12 @@ enum Known {
 impl Waits {
     /// Slow until it has shown otherwise.
     pub(super) fn new() -> Self {
-        Self { is_slow: true, known: Known::Prompt }
+        Self { is_slow: true, known: WaitKnowledge::Prompt }
     }
 
     /// Whether the next poll is to be watched.
     pub(super) fn is_watched(&self) -> bool {
-        self.is_slow || matches!(self.known, Known::Suspected(_))
+        self.is_slow || matches!(self.known, WaitKnowledge::Suspected(_))
     }
 
     /// A poll is over that pulled so many records beside so many other tasks of the process. Says how much of it was idle.
@@ -63,15 +63,17 @@ impl Waits {
         let was_watched = self.is_watched();
         let idle = match self.known {
             _ if was_watched => spent.idle.min(waited),
-            Known::Share(share, _) if has_waited => waited.mul_f64(share),
+            WaitKnowledge::Share(share, _) if has_waited => waited.mul_f64(share),
             _ => Duration::ZERO,
         };
         self.is_slow = took > SLOW_RECORD * pulls;
         self.known = match (self.known, has_waited) {
-            (_, true) if was_watched => Known::Share(idle.div_duration_f64(waited), ALIKE),
-            (Known::Share(share, left @ 1..), true) => Known::Share(share, left - 1),
-            (_, true) => Known::Suspected(ALIKE),
-            (Known::Suspected(left), false) => left.checked_sub(1).map_or(Known::Prompt, Known::Suspected),
+            (_, true) if was_watched => WaitKnowledge::Share(idle.div_duration_f64(waited), ALIKE),
+            (WaitKnowledge::Share(share, left @ 1..), true) => WaitKnowledge::Share(share, left - 1),
+            (_, true) => WaitKnowledge::Suspected(ALIKE),
+            (WaitKnowledge::Suspected(left), false) => {
+                left.checked_sub(1).map_or(WaitKnowledge::Prompt, WaitKnowledge::Suspected)
+            }
             (known, false) => known,
         };
         idle
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn one_that_computes_by_turns_with_others_is_not_idle() {
         for watched in [false, true] {
-            let mut waits = Waits { is_slow: watched, known: Known::Share(1.0, ALIKE) };
+            let mut waits = Waits { is_slow: watched, known: WaitKnowledge::Share(1.0, ALIKE) };
             // Of 12 ms it has computed 4, as have two others meanwhile.
             let idle = if watched { 8 * MS } else { Duration::ZERO };
             let spent =

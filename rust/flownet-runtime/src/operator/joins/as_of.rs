@@ -6,10 +6,10 @@ use super::buffer::Buffer;
 use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, TIMERS};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
-use crate::snapshot::{Restored, Snapshot};
-use crate::state::{Held, KeyGroupRange, LargeState};
-use crate::tally::Tally;
+use crate::operator::{Collector, InspectedState, KeyedRecord, Operator, RecordFormat, StateKind};
+use crate::snapshot::{RestoredState, Snapshot};
+use crate::state::{KeyEntry, KeyGroupRange, LargeState};
+use crate::state_stats::StateStats;
 use crate::time::ExactTime;
 use crate::timer::{TimerKey, TimerService};
 
@@ -84,28 +84,28 @@ impl<P> AsOfJoin<P> {
     }
 
     /// Emits the records of a key that wait no more, and lets go of what none can want.
-    fn look_at<M>(&mut self, owner: TimerKey, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
+    fn look_at<M>(&mut self, owner: TimerKey, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError>
     where
-        M: Medium,
+        M: RecordFormat,
         P: Pairing<M>,
     {
         let watermark_ms = self.on_time.time.of(owner.hash());
         let held = self.keys.get_mut(owner.key(), owner.hash(), &AsBytes)?;
-        let Some(Held { value: history, .. }) = held else { return Ok(()) };
+        let Some(KeyEntry { value: history, .. }) = held else { return Ok(()) };
         // Where it was asked for a later time, too, it is once more.
         history.asked_ms = None;
         for number in 1_usize.. {
             let Some((at_ms, bytes)) = history.waiting.first_until(watermark_ms) else { break };
             if number.is_multiple_of(LOOK_RECORDS) {
-                flow.cancel().check()?;
+                collector.cancel().check()?;
             }
             let at = ExactTime { ms: at_ms, nanos: P::nanos(bytes) };
             let version = history.versions.newest(at, P::nanos);
             if version.is_some() || self.keeps_unmatched {
-                let right = version.map(|version| self.pairing.met(version, flow)).transpose()?;
-                flow.timestamp_ms = at_ms;
-                let left = self.pairing.met(bytes, flow)?;
-                self.pairing.pair(left, right, at.nanos, flow)?;
+                let right = version.map(|version| self.pairing.met(version, collector)).transpose()?;
+                collector.timestamp_ms = at_ms;
+                let left = self.pairing.met(bytes, collector)?;
+                self.pairing.pair(left, right, at.nanos, collector)?;
             }
             history.waiting.drop_first();
         }
@@ -119,7 +119,7 @@ impl<P> AsOfJoin<P> {
     }
 }
 
-impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
+impl<M: RecordFormat, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.on_time.open(cx);
         self.keys.open_beside_timers(STATE, cx)?;
@@ -127,8 +127,8 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
         Ok(())
     }
 
-    fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
-        flow.refuse("takes records by key")
+    fn process<'m>(&mut self, _: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError> {
+        collector.refuse("takes records by key")
     }
 
     fn is_keyed(&self) -> bool {
@@ -149,29 +149,33 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
         Ok(true)
     }
 
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        if Operator::<M>::absorb(self, record, flow.now_ms)? {
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        if Operator::<M>::absorb(self, record, collector.now_ms)? {
             return Ok(());
         }
-        self.on_time.refuse(&self.pairing, record, flow)
+        self.on_time.refuse(&self.pairing, record, collector)
     }
 
-    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let timestamp_ms = self.on_time.time.advance(timestamp_ms);
         for number in 1_usize.. {
             let Some((_, owner)) = self.queue.pop_due(timestamp_ms)? else { break };
-            flow.cancel().check()?;
+            collector.cancel().check()?;
             if number.is_multiple_of(LOOK_RECORDS) {
-                flow.breathe();
+                collector.yield_token();
             }
-            self.look_at(owner, flow)?;
+            self.look_at(owner, collector)?;
             self.queue.make_room()?;
         }
-        self.pairing.hand_on(flow)
+        self.pairing.hand_on(collector)
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.pairing.hand_on(flow)?;
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        self.pairing.hand_on(collector)?;
         self.queue.make_room()?;
         self.keys.end_batch(&AsBytes)
     }
@@ -180,26 +184,26 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
         self.on_time.keep(to, &mut self.keys)
     }
 
-    fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, _: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let Self { keys, queue, on_time, .. } = self;
         on_time.restore(from, keys)?;
-        keys.each(&AsBytes, |key, held: &Held<History>| {
+        keys.each(&AsBytes, |key, held: &KeyEntry<History>| {
             let asked_ms = held.value.asked_ms.into_iter();
             asked_ms.for_each(|at_ms| queue.register(at_ms, TimerKey::held(key, held.given())));
             queue.make_room()
         })
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         tally.add_keys(self.keys.len());
         tally.add_timers(self.queue.len());
     }
 
-    fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
-        self.keys.each(&AsBytes, |key, held: &Held<History>| {
+    fn inspect<'m>(&self, _: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
+        self.keys.each(&AsBytes, |key, held: &KeyEntry<History>| {
             let (key, history) = (held.key_value(key), &held.value);
-            history.waiting.all().for_each(|(_, record)| found.add_encoded(What::Left, key, record));
-            history.versions.all().for_each(|(_, record)| found.add_encoded(What::Right, key, record));
+            history.waiting.all().for_each(|(_, record)| found.add_encoded(StateKind::Left, key, record));
+            history.versions.all().for_each(|(_, record)| found.add_encoded(StateKind::Right, key, record));
             Ok(())
         })
     }

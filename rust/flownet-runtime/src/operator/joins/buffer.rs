@@ -14,7 +14,7 @@ use crate::varint::put_varint;
 /// that a record costs no allocation of its own, and those that go out together are found together.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
-    records: VecDeque<Place>,
+    records: VecDeque<RecordPlace>,
     /// As they came, and among them those that are gone, until most are.
     bytes: Vec<u8>,
     /// Bytes of those that are gone.
@@ -26,7 +26,7 @@ const KEPT_BYTES: usize = 64;
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RecordPlace {
     timestamp_ms: i64,
     start: usize,
     end: usize,
@@ -37,7 +37,7 @@ impl Buffer {
     #[inline]
     pub(super) fn insert(&mut self, timestamp_ms: i64, bytes: &[u8], nanos: impl Fn(&[u8]) -> u32) {
         let record = self.keep(timestamp_ms, bytes);
-        let is_after = |last: Place| {
+        let is_after = |last: RecordPlace| {
             last.timestamp_ms > timestamp_ms || last.timestamp_ms == timestamp_ms && nanos(self.at(last)) > nanos(bytes)
         };
         match self.records.back() {
@@ -56,14 +56,14 @@ impl Buffer {
     }
 
     #[inline]
-    fn keep(&mut self, timestamp_ms: i64, bytes: &[u8]) -> Place {
+    fn keep(&mut self, timestamp_ms: i64, bytes: &[u8]) -> RecordPlace {
         let start = self.bytes.len();
         // A key has one record, or many: behind the first there is room for some at once.
         if start > 0 && self.bytes.capacity() - start < bytes.len() {
             self.bytes.reserve(start.max(bytes.len()).max(KEPT_BYTES));
         }
         self.bytes.extend_from_slice(bytes);
-        Place { timestamp_ms, start, end: self.bytes.len() }
+        RecordPlace { timestamp_ms, start, end: self.bytes.len() }
     }
 
     /// Those from one time to another, both included.
@@ -110,7 +110,7 @@ impl Buffer {
     #[inline]
     pub(super) fn drop_while(&mut self, mut is_over: impl FnMut(i64) -> bool) {
         let before = self.records.len();
-        while let Some(&Place { timestamp_ms, start, end }) = self.records.front()
+        while let Some(&RecordPlace { timestamp_ms, start, end }) = self.records.front()
             && is_over(timestamp_ms)
         {
             self.records.pop_front();
@@ -134,7 +134,7 @@ impl Buffer {
         }
     }
 
-    fn at(&self, record: Place) -> &[u8] {
+    fn at(&self, record: RecordPlace) -> &[u8] {
         &self.bytes[record.start..record.end]
     }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
-use super::bundle::Bundled;
+use super::mini_batch::BatchRecords;
 use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, TIMERS, exact_time, meet, others};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
-use crate::snapshot::{Restored, Snapshot};
-use crate::state::{Held, KeyGroupRange, LargeState};
-use crate::tally::Tally;
+use crate::operator::{Collector, InspectedState, KeyedRecord, Operator, RecordFormat, StateKind};
+use crate::snapshot::{RestoredState, Snapshot};
+use crate::state::{KeyEntry, KeyGroupRange, LargeState};
+use crate::state_stats::StateStats;
 use crate::time::ExactTime;
 use crate::timer::{TimerKey, TimerService};
 
@@ -67,7 +67,7 @@ impl Buffers for Sides {
 
 impl Sides {
     /// Keeps a record that can be met until then.
-    fn keep<M: Medium, P: Pairing<M>>(
+    fn keep<M: RecordFormat, P: Pairing<M>>(
         &mut self,
         record: &KeyedRecord<'_>,
         last_ms: i64,
@@ -80,15 +80,15 @@ impl Sides {
     }
 
     /// Has a record meet whom it can, and keeps it if it can be met until then.
-    fn take<M: Medium, P: Pairing<M>>(
+    fn take<M: RecordFormat, P: Pairing<M>>(
         &mut self,
         record: &KeyedRecord<'_>,
         (interval, last_ms): (Interval, Option<i64>),
         (pairing, expiries): (&mut P, &mut TimerService<TimerKey>),
-        flow: &mut Flow<'_, '_, M>,
+        collector: &mut Collector<'_, '_, M>,
     ) -> Result<(), TaskError> {
         let partners = interval.of_exact_partners(record.side, exact_time::<M, P>(record));
-        meet(pairing, record, others(&self.buffers, record).between(partners, P::nanos), flow)?;
+        meet(pairing, record, others(&self.buffers, record).between(partners, P::nanos), collector)?;
         last_ms.into_iter().for_each(|last_ms| self.keep::<M, P>(record, last_ms, expiries));
         Ok(())
     }
@@ -138,11 +138,11 @@ impl<P> IntervalJoin<P> {
     fn process_bundled<M>(
         &mut self,
         of_all: &KeyedRecord<'_>,
-        mut bundled: Bundled<'_>,
-        flow: &mut Flow<'_, '_, M>,
+        mut bundled: BatchRecords<'_>,
+        collector: &mut Collector<'_, '_, M>,
     ) -> Result<(), TaskError>
     where
-        M: Medium,
+        M: RecordFormat,
         P: Pairing<M>,
     {
         // Whoever is later is on time for longer, and can be met for longer: if any is kept, the latest is.
@@ -153,10 +153,10 @@ impl<P> IntervalJoin<P> {
         while let Some((timestamp_ms, value)) = bundled.next()? {
             let record = of_all.bundled(timestamp_ms, value);
             if !self.on_time.is(&record) {
-                self.on_time.refuse(&self.pairing, &record, flow)?;
+                self.on_time.refuse(&self.pairing, &record, collector)?;
             } else if let Some(sides) = &mut sides {
                 let last_ms = self.interval.last_partner_ms(&record, self.on_time.time.of(record.hash));
-                sides.take(&record, (self.interval, last_ms), (&mut self.pairing, &mut self.expiries), flow)?;
+                sides.take(&record, (self.interval, last_ms), (&mut self.pairing, &mut self.expiries), collector)?;
             }
         }
         self.keys.make_room(&AsBytes)
@@ -178,7 +178,7 @@ impl<P> IntervalJoin<P> {
     }
 }
 
-impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
+impl<M: RecordFormat, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.on_time.open(cx);
         self.keys.open_beside_timers(STATE, cx)?;
@@ -186,8 +186,8 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         Ok(())
     }
 
-    fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
-        flow.refuse("takes records by key")
+    fn process<'m>(&mut self, _: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError> {
+        collector.refuse("takes records by key")
     }
 
     fn is_keyed(&self) -> bool {
@@ -196,7 +196,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
 
     /// Who meets nobody needs no medium.
     fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
-        if !self.on_time.is(record) || P::MAY_BE_BUNDLED && Bundled::is(record.value()) {
+        if !self.on_time.is(record) || P::MAY_BE_BUNDLED && BatchRecords::is(record.value()) {
             return Ok(false);
         }
         let last_ms = self.last_partner_ms(record);
@@ -209,31 +209,35 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         self.keys.make_room(&AsBytes).map(|()| true)
     }
 
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
         if P::MAY_BE_BUNDLED
-            && let Some(bundled) = Bundled::of(record.value(), record.timestamp_ms)?
+            && let Some(bundled) = BatchRecords::of(record.value(), record.timestamp_ms)?
         {
-            return self.process_bundled(record, bundled, flow);
+            return self.process_bundled(record, bundled, collector);
         }
         if !self.on_time.is(record) {
-            return self.on_time.refuse(&self.pairing, record, flow);
+            return self.on_time.refuse(&self.pairing, record, collector);
         }
         let last_ms = self.last_partner_ms(record);
         let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(()) };
-        sides.take(record, (self.interval, last_ms), (&mut self.pairing, &mut self.expiries), flow)?;
+        sides.take(record, (self.interval, last_ms), (&mut self.pairing, &mut self.expiries), collector)?;
         self.keys.make_room(&AsBytes)
     }
 
-    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let timestamp_ms = self.on_time.time.advance(timestamp_ms);
         for number in 1_usize.. {
             let Some((_, owner)) = self.expiries.pop_due(timestamp_ms)? else { break };
             if number.is_multiple_of(LOOK_RECORDS) {
-                flow.cancel().check()?;
-                flow.breathe();
+                collector.cancel().check()?;
+                collector.yield_token();
             }
             let held = self.keys.get_mut(owner.key(), owner.hash(), &AsBytes)?;
-            let Some(Held { value: sides, .. }) = held else { continue };
+            let Some(KeyEntry { value: sides, .. }) = held else { continue };
             sides.let_go(self.interval, timestamp_ms);
             match sides.next_ms(self.interval) {
                 Some(next_ms) => self.expiries.register(next_ms, owner),
@@ -242,11 +246,11 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
             self.expiries.make_room()?;
             self.keys.make_room(&AsBytes)?;
         }
-        self.pairing.hand_on(flow)
+        self.pairing.hand_on(collector)
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.pairing.hand_on(flow)?;
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        self.pairing.hand_on(collector)?;
         self.expiries.make_room()?;
         self.keys.end_batch(&AsBytes)
     }
@@ -255,10 +259,10 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         self.on_time.keep(to, &mut self.keys)
     }
 
-    fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, _: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let Self { keys, expiries, on_time, interval, .. } = self;
         on_time.restore(from, keys)?;
-        keys.each(&AsBytes, |key, held: &Held<Sides>| {
+        keys.each(&AsBytes, |key, held: &KeyEntry<Sides>| {
             if let Some(next_ms) = held.value.next_ms(*interval) {
                 expiries.register(next_ms, TimerKey::held(key, held.given()));
             }
@@ -266,15 +270,15 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         })
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         tally.add_keys(self.keys.len());
         tally.add_timers(self.expiries.len());
     }
 
-    fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
-        self.keys.each(&AsBytes, |key, held: &Held<Sides>| {
+    fn inspect<'m>(&self, _: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
+        self.keys.each(&AsBytes, |key, held: &KeyEntry<Sides>| {
             let key = held.key_value(key);
-            for (what, buffer) in [What::Left, What::Right].into_iter().zip(&held.value.buffers) {
+            for (what, buffer) in [StateKind::Left, StateKind::Right].into_iter().zip(&held.value.buffers) {
                 buffer.all().for_each(|(_, record)| found.add_encoded(what, key, record));
             }
             Ok(())

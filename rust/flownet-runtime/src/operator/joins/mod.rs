@@ -9,8 +9,8 @@
 mod as_of;
 mod both_sides;
 mod buffer;
-mod bundle;
 mod interval;
+mod mini_batch;
 mod regular;
 
 use std::sync::Arc;
@@ -18,35 +18,39 @@ use std::sync::Arc;
 pub use self::as_of::AsOfJoin;
 pub use self::both_sides::BothSides;
 use self::buffer::Buffer;
-pub use self::bundle::{Bundle, Bundled};
 pub use self::interval::{Interval, IntervalJoin};
+pub use self::mini_batch::{BatchRecords, MiniBatch};
 pub use self::regular::RegularJoin;
-use super::late::Late;
-use super::{EventTime, Flow, KeyedRecord, Medium};
+use super::late_records::LateRecords;
+use super::{Collector, EventTime, KeyedRecord, RecordFormat};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Input, Restored, Snapshot};
+use crate::snapshot::{Input, RestoredState, Snapshot};
 use crate::state::{LargeState, Values};
 use crate::time::{ExactTime, NO_TIMESTAMP};
 
 /// What becomes of records of two inputs that meet.
-pub trait Pairing<M: Medium>: Send {
+pub trait Pairing<M: RecordFormat>: Send {
     /// A record that has met another, of the bytes that it is kept as.
-    type Met<'b, 'm>;
+    type JoinRecord<'b, 'm>;
 
     /// Whether its records may come as [bundles](Bundle): none begins as those do.
     const MAY_BE_BUNDLED: bool = false;
 
     /// The record of these bytes, for a receiver of its own.
-    fn met<'b, 'm>(&self, bytes: &'b [u8], flow: &Flow<'_, 'm, M>) -> Result<Self::Met<'b, 'm>, TaskError>;
+    fn met<'b, 'm>(
+        &self,
+        bytes: &'b [u8],
+        collector: &Collector<'_, 'm, M>,
+    ) -> Result<Self::JoinRecord<'b, 'm>, TaskError>;
 
     /// The same record for one more receiver; the bytes are the same.
     fn again<'b, 'm>(
         &self,
-        record: &Self::Met<'b, 'm>,
+        record: &Self::JoinRecord<'b, 'm>,
         bytes: &'b [u8],
-        flow: &Flow<'_, 'm, M>,
-    ) -> Result<Self::Met<'b, 'm>, TaskError>;
+        collector: &Collector<'_, 'm, M>,
+    ) -> Result<Self::JoinRecord<'b, 'm>, TaskError>;
 
     /// Reads the nanoseconds within its millisecond from the bytes of a record. Called only for records of one millisecond.
     #[inline]
@@ -55,24 +59,28 @@ pub trait Pairing<M: Medium>: Send {
         0
     }
 
-    /// Emits the result of a record of the first input and one of the second, if there is one. Its time is the flow's
+    /// Emits the result of a record of the first input and one of the second, if there is one. Its time is the collector's
     /// millisecond and these nanoseconds.
     fn pair<'m>(
         &mut self,
-        left: Self::Met<'_, 'm>,
-        right: Option<Self::Met<'_, 'm>>,
+        left: Self::JoinRecord<'_, 'm>,
+        right: Option<Self::JoinRecord<'_, 'm>>,
         nanos: u32,
-        flow: &mut Flow<'_, 'm, M>,
+        collector: &mut Collector<'_, 'm, M>,
     ) -> Result<(), TaskError>;
 
     /// Hands on what it gathered of what it was to give out: a batch is over, or event time is about to pass.
-    fn hand_on(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = flow;
+    fn hand_on(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = collector;
         Ok(())
     }
 
     /// A record that meets nobody, for a side output.
-    fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
+    fn record<'m>(
+        &self,
+        record: &KeyedRecord<'_>,
+        collector: &Collector<'_, 'm, M>,
+    ) -> Result<M::Record<'m>, TaskError>;
 
     /// The error of a record that has no timestamp.
     fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;
@@ -102,34 +110,34 @@ fn others<'a>([left, right]: &'a [Buffer; 2], record: &KeyedRecord<'_>) -> &'a B
 
 /// The time of a record, to the nanosecond.
 #[inline]
-fn exact_time<M: Medium, P: Pairing<M>>(record: &KeyedRecord<'_>) -> ExactTime {
+fn exact_time<M: RecordFormat, P: Pairing<M>>(record: &KeyedRecord<'_>) -> ExactTime {
     ExactTime { ms: record.timestamp_ms, nanos: P::nanos(record.value()) }
 }
 
 /// Gives out a pair of a record and each of these of the other side, at the later one's time.
-fn meet<'b, M: Medium, P: Pairing<M>>(
+fn meet<'b, M: RecordFormat, P: Pairing<M>>(
     pairing: &mut P,
     record: &KeyedRecord<'_>,
     others: impl Iterator<Item = (i64, &'b [u8])>,
-    flow: &mut Flow<'_, '_, M>,
+    collector: &mut Collector<'_, '_, M>,
 ) -> Result<(), TaskError> {
     let mut others = others.peekable();
     let at = exact_time::<M, P>(record);
-    let mut waiting = if others.peek().is_some() { Some(pairing.met(record.value(), flow)?) } else { None };
+    let mut waiting = if others.peek().is_some() { Some(pairing.met(record.value(), collector)?) } else { None };
     let mut number = 0_usize;
     while let (Some((other_ms, bytes)), Some(one)) = (others.next(), waiting.take()) {
         number += 1;
         if number.is_multiple_of(LOOK_RECORDS) {
-            flow.cancel().check()?;
+            collector.cancel().check()?;
         }
         if others.peek().is_some() {
-            waiting = Some(pairing.again(&one, record.value(), flow)?);
+            waiting = Some(pairing.again(&one, record.value(), collector)?);
         }
-        let other = pairing.met(bytes, flow)?;
+        let other = pairing.met(bytes, collector)?;
         let later = at.max(ExactTime { ms: other_ms, nanos: P::nanos(bytes) });
-        flow.timestamp_ms = later.ms;
+        collector.timestamp_ms = later.ms;
         let (left, right) = if record.side == 0 { (one, other) } else { (other, one) };
-        pairing.pair(left, Some(right), later.nanos, flow)?;
+        pairing.pair(left, Some(right), later.nanos, collector)?;
     }
     Ok(())
 }
@@ -165,12 +173,12 @@ const RESIDENT_PER_WRITTEN: usize = 4;
 /// Which records come too late, and what becomes of them.
 struct OnTime {
     time: EventTime,
-    late: Late,
+    late: LateRecords,
 }
 
 impl OnTime {
     fn new(late_tags: [Option<Arc<str>>; 2]) -> Self {
-        Self { time: EventTime::new(), late: Late::new(late_tags) }
+        Self { time: EventTime::new(), late: LateRecords::new(late_tags) }
     }
 
     fn open(&mut self, cx: &TaskContext) {
@@ -184,7 +192,7 @@ impl OnTime {
     }
 
     /// Reads them back.
-    fn restore<B: Buffers>(&mut self, from: &Restored<'_>, keys: &mut LargeState<B>) -> Result<(), TaskError> {
+    fn restore<B: Buffers>(&mut self, from: &RestoredState<'_>, keys: &mut LargeState<B>) -> Result<(), TaskError> {
         from.read_large(STATE, keys, &AsBytes)?;
         self.time.restore(from, STATE, keys.range())
     }
@@ -198,15 +206,15 @@ impl OnTime {
 
     /// A record is not.
     #[cold]
-    fn refuse<M: Medium>(
+    fn refuse<M: RecordFormat>(
         &self,
         pairing: &impl Pairing<M>,
         record: &KeyedRecord<'_>,
-        flow: &mut Flow<'_, '_, M>,
+        collector: &mut Collector<'_, '_, M>,
     ) -> Result<(), TaskError> {
         if record.timestamp_ms == NO_TIMESTAMP {
-            return Err(pairing.without_timestamp(flow.token, record));
+            return Err(pairing.without_timestamp(collector.token, record));
         }
-        self.late.take((record.side, 1), flow, |flow| pairing.record(record, flow))
+        self.late.take((record.side, 1), collector, |collector| pairing.record(record, collector))
     }
 }

@@ -4,10 +4,10 @@ use super::buffer::Buffer;
 use super::{AsBytes, Buffers, Pairing, STATE, meet, others};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
-use crate::snapshot::{Restored, Snapshot};
-use crate::state::{Held, KeyGroupRange, LargeState};
-use crate::tally::Tally;
+use crate::operator::{Collector, InspectedState, KeyedRecord, Operator, RecordFormat, StateKind};
+use crate::snapshot::{RestoredState, Snapshot};
+use crate::state::{KeyEntry, KeyGroupRange, LargeState};
+use crate::state_stats::StateStats;
 
 /// All records of one key, by side.
 #[derive(Debug, Default)]
@@ -36,13 +36,13 @@ impl<P> RegularJoin<P> {
     }
 }
 
-impl<M: Medium, P: Pairing<M>> Operator<M> for RegularJoin<P> {
+impl<M: RecordFormat, P: Pairing<M>> Operator<M> for RegularJoin<P> {
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.keys.open(STATE, cx)
     }
 
-    fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
-        flow.refuse("takes records by key")
+    fn process<'m>(&mut self, _: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError> {
+        collector.refuse("takes records by key")
     }
 
     fn is_keyed(&self) -> bool {
@@ -59,19 +59,23 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for RegularJoin<P> {
         self.keys.make_room(&AsBytes).map(|()| true)
     }
 
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
         let Sides(buffers) = &mut self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?.value;
-        meet(&mut self.pairing, record, others(buffers, record).all(), flow)?;
+        meet(&mut self.pairing, record, others(buffers, record).all(), collector)?;
         buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value(), P::nanos);
         self.keys.make_room(&AsBytes)
     }
 
-    fn on_watermark(&mut self, _: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.pairing.hand_on(flow)
+    fn on_watermark(&mut self, _: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        self.pairing.hand_on(collector)
     }
 
-    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.pairing.hand_on(flow)?;
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        self.pairing.hand_on(collector)?;
         self.keys.end_batch(&AsBytes)
     }
 
@@ -79,18 +83,18 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for RegularJoin<P> {
         to.add_large((STATE, &[]), &mut self.keys, &AsBytes)
     }
 
-    fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+    fn restore(&mut self, _: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         from.read_large(STATE, &mut self.keys, &AsBytes).map(drop)
     }
 
-    fn tally(&self, tally: &mut Tally) {
+    fn tally(&self, tally: &mut StateStats) {
         tally.add_keys(self.keys.len());
     }
 
-    fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
-        self.keys.each(&AsBytes, |key, held: &Held<Sides>| {
+    fn inspect<'m>(&self, _: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
+        self.keys.each(&AsBytes, |key, held: &KeyEntry<Sides>| {
             let key = held.key_value(key);
-            for (what, buffer) in [What::Left, What::Right].into_iter().zip(&held.value.0) {
+            for (what, buffer) in [StateKind::Left, StateKind::Right].into_iter().zip(&held.value.0) {
                 buffer.all().for_each(|(_, record)| found.add_encoded(what, key, record));
             }
             Ok(())

@@ -13,7 +13,7 @@ use super::*;
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
 use crate::snapshot::{
-    FetchError, Piece, Restored, RestoredPart, Snapshot, SnapshotError, StatePart, Written, put_block,
+    FetchError, Piece, RestoredPart, RestoredState, Snapshot, SnapshotError, StatePart, WrittenState, put_block,
 };
 use crate::spec::StateBackend;
 use crate::time::WallClock;
@@ -40,9 +40,9 @@ impl Values<String> for Text {
 
 /// The same, counted as they are read.
 #[derive(Default)]
-struct Counted(Cell<usize>);
+struct ReadCount(Cell<usize>);
 
-impl Values<String> for Counted {
+impl Values<String> for ReadCount {
     fn write(&self, key: &[u8], value: &String, out: &mut Vec<u8>) -> Result<(), TaskError> {
         Text.write(key, value, out)
     }
@@ -59,9 +59,9 @@ impl Values<String> for Counted {
 
 /// The same, which notes what is looked at and not yet written.
 #[derive(Default)]
-struct Watched(RefCell<Vec<String>>);
+struct WatchedValues(RefCell<Vec<String>>);
 
-impl Values<String> for Watched {
+impl Values<String> for WatchedValues {
     fn look_at<'v>(&self, values: impl Iterator<Item = &'v String> + Clone) {
         assert!(self.0.borrow().is_empty(), "the row before was written");
         self.0.borrow_mut().extend(values.cloned());
@@ -114,7 +114,7 @@ fn given(key: u8) -> Option<Vec<u8>> {
 }
 
 /// Pieces before parts, as they are written.
-fn all_of(Written { parts, pieces }: Written) -> Vec<StatePart> {
+fn all_of(WrittenState { parts, pieces }: WrittenState) -> Vec<StatePart> {
     let taken = pieces.iter().flat_map(|pieces| std::iter::from_fn(|| pieces.take().unwrap()));
     taken.chain(parts).collect()
 }
@@ -135,7 +135,7 @@ struct Job {
     /// Of each checkpoint, for each subtask: its parts, with those that they build on; and what was kept then.
     all: BTreeMap<u64, (Vec<Vec<StatePart>>, Model)>,
     /// Those of which what lies on disk is not read yet: number, what it builds on, what was taken, and what was kept then.
-    unwritten: Vec<(u64, Option<u64>, Vec<Written>, Model)>,
+    unwritten: Vec<(u64, Option<u64>, Vec<WrittenState>, Model)>,
     complete: Option<u64>,
     of_changes: usize,
     pieces: usize,
@@ -172,7 +172,7 @@ impl Job {
     fn put(&mut self, key: u8, text: &str) {
         let (bytes, given) = ([key], given(key));
         let record = KeyedRecord::of_key(&bytes, hash_key(&bytes), given.as_deref());
-        let held = Held::new(&record, text.to_owned());
+        let held = KeyEntry::new(&record, text.to_owned());
         self.owner(record.hash).put(&bytes, record.hash, held, &Text).unwrap();
         self.model.insert(key, text.to_owned());
     }
@@ -277,7 +277,7 @@ impl Job {
         let mut job = Self::new(parallelism, backend);
         for (subtask, state) in (0..).zip(&mut job.subtasks) {
             let parts: Vec<_> = parts.iter().map(to_be_fetched).collect();
-            let from = Restored::of_restored("op", &parts, subtask, state.range());
+            let from = RestoredState::of_restored("op", &parts, subtask, state.range());
             from.read_large("text", state, &Text).unwrap();
         }
         job.model = model.clone();
@@ -293,7 +293,7 @@ impl Job {
         let mut found = BTreeMap::new();
         for state in &self.subtasks {
             let before = found.len();
-            let each = |key: &[u8], held: &Held<String>| {
+            let each = |key: &[u8], held: &KeyEntry<String>| {
                 assert_eq!(held.given().map(<[u8]>::to_vec), given(key[0]));
                 assert_eq!(found.insert(key[0], held.value.clone()), None, "a key comes once");
                 Ok(())
@@ -460,7 +460,7 @@ fn a_piece_that_cannot_be_fetched_is_named() {
     for is_damage in [true, false] {
         let fetch = Arc::new(move || Err(FetchError { reason: "it is gone".to_owned(), is_damage }));
         let piece = RestoredPart::Piece(Piece { uid: "op".into(), name: "text".into(), share, fetch });
-        let from = Restored::of_restored("op", std::slice::from_ref(&piece), 0, state.range());
+        let from = RestoredState::of_restored("op", std::slice::from_ref(&piece), 0, state.range());
         let refused = from.read_large("text", &mut state, &Text).unwrap_err();
         assert_eq!(refused.to_string(), "state 'text' of operator 'op' cannot be read: it is gone");
         assert!(matches!(refused, TaskError::Snapshot(error) if error.may_pass() != is_damage));
@@ -478,8 +478,8 @@ fn what_has_no_room_goes_to_disk_as_it_was_written() {
     job.take_checkpoint();
     let parts: Vec<_> = job.all[&2].0[0].iter().map(to_be_fetched).collect();
     for memory_bytes in [0, 10_000] {
-        let (mut state, counted) = (opened(0, 1, on_disk(memory_bytes)), Counted::default());
-        Restored::of_restored("op", &parts, 0, state.range()).read_large("text", &mut state, &counted).unwrap();
+        let (mut state, counted) = (opened(0, 1, on_disk(memory_bytes)), ReadCount::default());
+        RestoredState::of_restored("op", &parts, 0, state.range()).read_large("text", &mut state, &counted).unwrap();
         let held = state.held().len();
         assert!(held < 80 && held + state.on_disk() == 190, "{held} and {}", state.on_disk());
         // Those that were held when their change came are read twice.
@@ -504,7 +504,8 @@ fn what_is_torn_is_refused_wherever_it_is_torn() {
             parts[torn].bytes.truncate(cut);
             let parts: Vec<_> = parts.iter().map(to_be_fetched).collect();
             let mut state = opened(0, 1, on_disk(0));
-            let refused = Restored::of_restored("op", &parts, 0, state.range()).read_large("text", &mut state, &Text);
+            let refused =
+                RestoredState::of_restored("op", &parts, 0, state.range()).read_large("text", &mut state, &Text);
             // Between two groups there is nothing that says how many there are: the store knows how long a part is.
             match refused {
                 Ok(_) => assert!(state.len() < 60),
@@ -542,7 +543,7 @@ fn all_that_is_written_is_looked_at_first_and_only_what_changed_where_that_is_li
     };
     let written = |state: &mut LargeState<String>, checkpoint: u64| {
         let mut to = Snapshot::new("op", 0, checkpoint).on(checkpoint.checked_sub(1));
-        let values = Watched::default();
+        let values = WatchedValues::default();
         to.add_large(("text", &[]), state, &values).unwrap();
         assert!(values.0.borrow().is_empty(), "what was looked at was written");
         let part = to.into_written().parts.remove(0);
@@ -563,14 +564,14 @@ fn many(state: &mut LargeState<String>, text: &str) {
     for key in 0..1000u32 {
         let key = key.to_le_bytes();
         let record = KeyedRecord::of_key(&key, hash_key(&key), None);
-        *state.get_or_insert_with(&record, &Text, String::new).unwrap() = Held::new(&record, text.to_owned());
+        *state.get_or_insert_with(&record, &Text, String::new).unwrap() = KeyEntry::new(&record, text.to_owned());
     }
 }
 
 /// What is kept, by key.
 fn kept(state: &LargeState<String>) -> BTreeMap<Vec<u8>, String> {
     let mut found = BTreeMap::new();
-    let each = |key: &[u8], held: &Held<String>| {
+    let each = |key: &[u8], held: &KeyEntry<String>| {
         assert_eq!(found.insert(key.to_vec(), held.value.clone()), None);
         Ok(())
     };
@@ -578,7 +579,7 @@ fn kept(state: &LargeState<String>) -> BTreeMap<Vec<u8>, String> {
     found
 }
 
-fn written_on(state: &mut LargeState<String>, checkpoint: u64, rows: &mut usize) -> Written {
+fn written_on(state: &mut LargeState<String>, checkpoint: u64, rows: &mut usize) -> WrittenState {
     let mut to = Snapshot::new("op", 0, checkpoint);
     let mut is_over = || {
         *rows += 1;
@@ -616,7 +617,7 @@ fn all_is_written_as_it_was_while_keys_change_go_and_come() {
     assert!(parts.len() > 10);
     for memory in [StateBackend::Memory, on_disk(500)] {
         let mut restored = opened(0, 1, memory);
-        let from = Restored::of_restored("op", &parts, 0, restored.range());
+        let from = RestoredState::of_restored("op", &parts, 0, restored.range());
         let mut headers = from.read_large("text", &mut restored, &Text).unwrap();
         assert_eq!(headers.remove(0).signed().unwrap(), 7);
         assert!(kept(&restored) == before);
@@ -662,9 +663,9 @@ fn one_that_is_given_up_leaves_no_trace() {
 }
 
 /// Refuses one value.
-struct Picky;
+struct PickyValues;
 
-impl Values<String> for Picky {
+impl Values<String> for PickyValues {
     fn write(&self, key: &[u8], value: &String, out: &mut Vec<u8>) -> Result<(), TaskError> {
         if value == "no" { Err(TaskError::Config("no".into())) } else { Text.write(key, value, out) }
     }
@@ -679,16 +680,16 @@ fn what_cannot_be_written_fails_the_checkpoint_and_not_who_touches_it() {
     let mut state = opened(0, 1, StateBackend::Memory);
     many(&mut state, "before");
     let key = 5u32.to_le_bytes();
-    state.get_mut(&key, hash_key(&key), &Picky).unwrap().unwrap().value = "no".into();
+    state.get_mut(&key, hash_key(&key), &PickyValues).unwrap().unwrap().value = "no".into();
     for is_touched in [true, false] {
         let mut to = Snapshot::new("op", 0, 1);
-        to.begin_large(("text", &[]), &mut state, &Picky).unwrap();
+        to.begin_large(("text", &[]), &mut state, &PickyValues).unwrap();
         if is_touched {
-            assert_eq!(state.get_mut(&key, hash_key(&key), &Picky).unwrap().unwrap().value, "no");
+            assert_eq!(state.get_mut(&key, hash_key(&key), &PickyValues).unwrap().unwrap().value, "no");
         }
         let mut to = Snapshot::new("op", 0, 1);
-        let refused = to.write_on("text", &mut state, &Picky, &mut || false).unwrap_err();
+        let refused = to.write_on("text", &mut state, &PickyValues, &mut || false).unwrap_err();
         assert_eq!(refused, TaskError::Config("no".into()));
-        assert!(!state.is_writing() && to.into_written() == Written::default());
+        assert!(!state.is_writing() && to.into_written() == WrittenState::default());
     }
 }

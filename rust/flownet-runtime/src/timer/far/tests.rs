@@ -12,12 +12,12 @@ use super::*;
 use crate::timer::{TimerKey, TimerService};
 
 /// A file of which the nth call fails.
-pub(crate) struct Failing {
+pub(crate) struct FailingFile {
     file: File,
     calls_left: AtomicUsize,
 }
 
-impl Failing {
+impl FailingFile {
     pub(crate) fn after(calls: usize) -> Arc<Self> {
         Arc::new(Self { file: tempfile::tempfile().unwrap(), calls_left: AtomicUsize::new(calls) })
     }
@@ -28,7 +28,7 @@ impl Failing {
     }
 }
 
-impl Room for Failing {
+impl Room for FailingFile {
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.count()?;
         Room::read(&self.file, at, out)
@@ -56,7 +56,7 @@ fn about() -> DiskStateError {
 /// With so little memory that all but a leaf goes to disk, and room for so many calls of it.
 pub(crate) fn in_little_memory<K: TimerOwner>(calls: usize) -> Option<Box<Far<K>>> {
     let mut far = Far::new(about(), 4096);
-    far.pages = Some(Pages::new(Failing::after(calls)));
+    far.pages = Some(Pages::new(FailingFile::after(calls)));
     Some(Box::new(far))
 }
 

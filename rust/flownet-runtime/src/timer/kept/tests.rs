@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::snapshot::{Piece, Restored, RestoredPart, Snapshot, StatePart, Written};
+use crate::snapshot::{Piece, RestoredPart, RestoredState, Snapshot, StatePart, WrittenState};
 use crate::state::KeyGroupRange;
 use crate::timer::far::tests::in_little_memory;
 
@@ -28,7 +28,7 @@ fn owner(key: u8) -> TimerKey {
 type Model = BTreeSet<(i64, u8)>;
 
 /// Pieces before parts, as they are written.
-fn all_of(Written { parts, pieces }: Written) -> Vec<StatePart> {
+fn all_of(WrittenState { parts, pieces }: WrittenState) -> Vec<StatePart> {
     let taken = pieces.iter().flat_map(|pieces| std::iter::from_fn(|| pieces.take().unwrap()));
     taken.chain(parts).collect()
 }
@@ -66,7 +66,7 @@ struct Job {
     complete: Option<u64>,
     of_changes: usize,
     /// Checkpoints of which pieces are read later, while the job goes on: of each subtask.
-    unread: Vec<(u64, Vec<Written>)>,
+    unread: Vec<(u64, Vec<WrittenState>)>,
     /// What each checkpoint was written upon, if it was.
     before: BTreeMap<u64, Option<u64>>,
 }
@@ -155,7 +155,7 @@ impl Job {
             .collect();
         let mut job = Self::new(parallelism, on_disk);
         for (subtask, timers) in (0..).zip(&mut job.subtasks) {
-            let from = Restored::of_restored("op", &parts, subtask, range(subtask, parallelism));
+            let from = RestoredState::of_restored("op", &parts, subtask, range(subtask, parallelism));
             from.read_timers("timers", timers).unwrap();
         }
         job.model = model.clone();

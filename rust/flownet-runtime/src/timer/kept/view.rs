@@ -7,7 +7,7 @@ use crate::error::TaskError;
 use crate::snapshot::{CHANGED, Groups, REMOVED};
 use crate::state::{DiskStateError, KeyGroupRange, PIECE_BYTES};
 use crate::timer::far::{DAMAGED, FarView};
-use crate::timer::log::{Done, Lying, settled};
+use crate::timer::log::{DoneTimer, LogRange, settled};
 
 /// Everything, or what was done since a snapshot.
 pub(super) struct View {
@@ -28,7 +28,7 @@ impl View {
 
     /// Bytes of all of it.
     pub(super) fn bytes(&self) -> usize {
-        self.far.leaves.iter().map(Lying::bytes).sum()
+        self.far.leaves.iter().map(LogRange::bytes).sum()
     }
 
     /// The next piece, as a part has it; none if that were all. There is one of what is set in any case, so that what is in
@@ -47,7 +47,7 @@ impl View {
     }
 
     /// Adds a leaf, or as much of what was done as goes into a piece. Gives how many bytes that were.
-    fn add(&mut self, mut lying: Lying, groups: &mut Groups) -> Result<usize, TaskError> {
+    fn add(&mut self, mut lying: LogRange, groups: &mut Groups) -> Result<usize, TaskError> {
         let (before, reading) = (lying.bytes(), &self.far.reading);
         let Some(since) = self.since else {
             let (set, _) = settled(self.done(lying.read(reading))?);
@@ -56,7 +56,7 @@ impl View {
             }
             return Ok(before);
         };
-        for Done { timer: (at_ms, owner), is_set } in self.done(lying.read_some(PIECE_BYTES, reading))? {
+        for DoneTimer { timer: (at_ms, owner), is_set } in self.done(lying.read_some(PIECE_BYTES, reading))? {
             if owner.taken >= since {
                 groups.put_timer((at_ms, &owner.key), Some(if is_set { CHANGED } else { REMOVED }))?;
             }
@@ -68,7 +68,7 @@ impl View {
         Ok(added)
     }
 
-    fn done(&self, read: io::Result<Option<Vec<Done<Owner>>>>) -> Result<Vec<Done<Owner>>, TaskError> {
+    fn done(&self, read: io::Result<Option<Vec<DoneTimer<Owner>>>>) -> Result<Vec<DoneTimer<Owner>>, TaskError> {
         let done = read.map_err(|error| self.failed(error.to_string()))?;
         done.ok_or_else(|| self.failed(DAMAGED.to_owned()))
     }

@@ -6,7 +6,7 @@ use super::*;
 
 const PERIOD_MS: i64 = crate::watermark::PERIOD_MS;
 
-fn told(generated: Generated) -> Vec<TimeSignal> {
+fn told(generated: GeneratedSignals) -> Vec<TimeSignal> {
     generated.signals().collect()
 }
 

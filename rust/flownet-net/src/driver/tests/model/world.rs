@@ -1,6 +1,6 @@
 //! What the model is of: the machines with all that is around them, and one step of any of it.
 
-use crate::driver::ownership::{Orders, ReaderId, Reading, Turn, Writing};
+use crate::driver::ownership::{Orders, ReadHalf, ReaderId, Turn, WriteHalf};
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Cause {
@@ -11,8 +11,8 @@ pub(super) enum Cause {
 /// A world, and how much of what may happen in it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct World {
-    pub(super) reading: Reading<Cause>,
-    pub(super) writing: Writing,
+    pub(super) reading: ReadHalf<Cause>,
+    pub(super) writing: WriteHalf,
     pub(super) socket: Socket,
     pub(super) task: Task,
     pub(super) is_called: bool,
@@ -66,12 +66,12 @@ pub(super) enum Task {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Thread {
-    pub(super) at: At,
+    pub(super) at: ThreadStep,
     pub(super) is_signalled: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum At {
+pub(super) enum ThreadStep {
     Work,
     /// Looks for its signal, then reads.
     Attends,
@@ -103,7 +103,7 @@ pub(super) enum Action {
     Silence,
 }
 
-enum Received {
+enum ReceivedFrame {
     Bytes { is_drained: bool },
     Drained,
     Closed,
@@ -124,14 +124,14 @@ impl World {
             is_ending: false,
         };
         Self {
-            reading: Reading::new(),
-            writing: Writing::default(),
+            reading: ReadHalf::new(),
+            writing: WriteHalf::default(),
             socket,
             task: Task::Reads { moved: false },
             is_called: true,
             is_woken: false,
             has_timer: false,
-            threads: vec![Thread { at: At::Work, is_signalled: false }; threads],
+            threads: vec![Thread { at: ThreadStep::Work, is_signalled: false }; threads],
             to_send: vec![0; threads],
             sent: vec![0; threads],
             delivered: vec![0; threads],
@@ -164,17 +164,17 @@ impl World {
         }
         for (index, thread) in self.threads.iter().enumerate() {
             let can_move = match thread.at {
-                At::Asleep { on_socket, for_room } => {
+                ThreadStep::Asleep { on_socket, for_room } => {
                     let has_bytes = !self.socket.inbound.is_empty() || self.socket.is_finished || self.is_over();
                     thread.is_signalled || on_socket && has_bytes || for_room && self.socket.room > 0
                 }
-                At::Away | At::Gone => false,
+                ThreadStep::Away | ThreadStep::Gone => false,
                 _ => true,
             };
             if can_move {
                 moves.push(Action::Thread(index));
             }
-            if thread.at == At::Work && self.may_stay_away {
+            if thread.at == ThreadStep::Work && self.may_stay_away {
                 moves.extend([Action::StayAway(index), Action::Resign(index)]);
             }
         }
@@ -214,11 +214,11 @@ impl World {
             Action::Thread(index) => self.step_thread(index),
             Action::StayAway(index) => {
                 self.may_stay_away = false;
-                self.threads[index].at = At::Away;
+                self.threads[index].at = ThreadStep::Away;
             }
             Action::Resign(index) => {
                 self.may_stay_away = false;
-                self.threads[index].at = At::Gone;
+                self.threads[index].at = ThreadStep::Gone;
                 let orders = self.reading.on_resign(reader(index), self.has_buffered());
                 self.carry_out(orders);
             }
@@ -266,15 +266,15 @@ impl World {
                 }
                 let received = match self.reading.on_turn() {
                     Turn::End(_) => return self.end(),
-                    Turn::Rest => Received::Drained,
+                    Turn::Rest => ReceivedFrame::Drained,
                     Turn::Read => self.read(),
                 };
                 match received {
-                    Received::Closed => return self.end(),
-                    Received::Bytes { is_drained } => self.is_called |= !is_drained,
-                    Received::Drained => {}
+                    ReceivedFrame::Closed => return self.end(),
+                    ReceivedFrame::Bytes { is_drained } => self.is_called |= !is_drained,
+                    ReceivedFrame::Drained => {}
                 }
-                self.task = Task::Writes { moved: moved || matches!(received, Received::Bytes { .. }) };
+                self.task = Task::Writes { moved: moved || matches!(received, ReceivedFrame::Bytes { .. }) };
             }
             Task::Writes { moved } => {
                 let moved = self.write() || moved;
@@ -300,14 +300,14 @@ impl World {
         let at = self.threads[index].at;
         self.threads[index].at = match at {
             // Its task fails with the connection.
-            At::Work if self.is_over() => At::Gone,
-            At::Work if std::mem::take(&mut self.threads[index].is_signalled) => {
+            ThreadStep::Work if self.is_over() => ThreadStep::Gone,
+            ThreadStep::Work if std::mem::take(&mut self.threads[index].is_signalled) => {
                 self.take_mail(index);
-                At::Work
+                ThreadStep::Work
             }
-            At::Work => At::Attends,
-            At::Attends if std::mem::take(&mut self.threads[index].is_signalled) => At::LeavesRoom,
-            At::Attends => {
+            ThreadStep::Work => ThreadStep::Attends,
+            ThreadStep::Attends if std::mem::take(&mut self.threads[index].is_signalled) => ThreadStep::LeavesRoom,
+            ThreadStep::Attends => {
                 let (may_read, orders) = self.reading.on_park(reader(index), self.held.is_some());
                 self.carry_out(orders);
                 if may_read {
@@ -317,43 +317,43 @@ impl World {
                         self.carry_out(orders);
                     }
                     match received {
-                        Received::Bytes { .. } => At::Attends,
-                        Received::Drained => At::WritesWaiting,
-                        Received::Closed => {
+                        ReceivedFrame::Bytes { .. } => ThreadStep::Attends,
+                        ReceivedFrame::Drained => ThreadStep::WritesWaiting,
+                        ReceivedFrame::Closed => {
                             let orders = self.reading.on_failure(Cause::Closed);
                             self.carry_out(orders);
-                            At::Asleep { on_socket: false, for_room: false }
+                            ThreadStep::Asleep { on_socket: false, for_room: false }
                         }
                     }
                 } else {
-                    At::Asleep { on_socket: false, for_room: false }
+                    ThreadStep::Asleep { on_socket: false, for_room: false }
                 }
             }
-            At::WritesWaiting => {
+            ThreadStep::WritesWaiting => {
                 if self.writing.is_full() && self.write() {
-                    At::Attends
+                    ThreadStep::Attends
                 } else {
-                    At::TakesRoom
+                    ThreadStep::TakesRoom
                 }
             }
-            At::TakesRoom => {
+            ThreadStep::TakesRoom => {
                 let order = self.writing.on_park();
                 self.watch_room(order);
-                At::Asleep { on_socket: true, for_room: order.is_some() }
+                ThreadStep::Asleep { on_socket: true, for_room: order.is_some() }
             }
-            At::Asleep { .. } => At::Attends,
-            At::LeavesRoom => {
+            ThreadStep::Asleep { .. } => ThreadStep::Attends,
+            ThreadStep::LeavesRoom => {
                 let order = self.writing.on_leave();
                 self.watch_room(order);
-                At::LeavesRole
+                ThreadStep::LeavesRole
             }
-            At::LeavesRole => {
+            ThreadStep::LeavesRole => {
                 let orders = self.reading.on_leave(reader(index), self.has_buffered());
                 self.carry_out(orders);
                 self.take_mail(index);
-                At::Work
+                ThreadStep::Work
             }
-            At::Away | At::Gone => unreachable!(),
+            ThreadStep::Away | ThreadStep::Gone => unreachable!(),
         };
     }
 
@@ -377,10 +377,14 @@ impl World {
         self.threads[index].is_signalled = true;
     }
 
-    fn read(&mut self) -> Received {
+    fn read(&mut self) -> ReceivedFrame {
         if let Some(owner) = self.held.take() {
             self.deliver(owner);
-            return if self.held.is_some() { Received::Drained } else { Received::Bytes { is_drained: false } };
+            return if self.held.is_some() {
+                ReceivedFrame::Drained
+            } else {
+                ReceivedFrame::Bytes { is_drained: false }
+            };
         }
         let socket = &mut self.socket;
         let read: Vec<u8> = if socket.buffers {
@@ -390,11 +394,11 @@ impl World {
             socket.inbound.drain(..socket.inbound.len().min(socket.room_to_read)).collect()
         };
         if read.is_empty() {
-            return if socket.is_finished { Received::Closed } else { Received::Drained };
+            return if socket.is_finished { ReceivedFrame::Closed } else { ReceivedFrame::Drained };
         }
         let is_drained = !socket.buffers && read.len() < socket.room_to_read && !socket.is_ending;
         read.into_iter().for_each(|owner| self.deliver(owner));
-        Received::Bytes { is_drained }
+        ReceivedFrame::Bytes { is_drained }
     }
 
     fn write(&mut self) -> bool {

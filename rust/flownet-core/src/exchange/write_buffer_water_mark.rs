@@ -1,0 +1,79 @@
+//! What stops a producer's connection whose channels have no credit: the bytes that wait for its socket.
+//!
+//! # Invariants
+//! - B1: while any channel without credit was opened, no data is taken between passing the high watermark and reaching
+//!   the low one.
+
+use crate::credit::Credit;
+
+/// When the sending side of a connection without credit stops and goes on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Watermarks {
+    /// Above so many bytes it stops.
+    pub high_bytes: usize,
+    /// Below so many bytes it goes on.
+    pub low_bytes: usize,
+}
+
+impl Watermarks {
+    /// Those of Flink before 1.5.
+    #[must_use]
+    pub const fn for_segments(segment_bytes: usize) -> Self {
+        Self { high_bytes: 2 * segment_bytes, low_bytes: segment_bytes + 1 }
+    }
+}
+
+/// See the [module docs](self). Off until a channel without credit is opened.
+#[derive(Debug)]
+pub(super) struct WriteBufferWaterMark {
+    watermarks: Watermarks,
+    is_on: bool,
+    /// The high watermark was passed, and the low one was not reached since.
+    is_stopped: bool,
+}
+
+impl WriteBufferWaterMark {
+    pub(super) fn new(watermarks: Watermarks) -> Self {
+        Self { watermarks, is_on: false, is_stopped: false }
+    }
+
+    pub(super) fn on_open(&mut self, credit: Credit) {
+        self.is_on |= credit.is_unlimited();
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// B1. What waits for the socket wakes the driver when some of it is written; then it asks again.
+    pub(super) fn may_queue(&mut self, queued_bytes: usize) -> bool {
+        let Watermarks { high_bytes, low_bytes } = self.watermarks;
+        self.is_stopped = self.is_on && queued_bytes > if self.is_stopped { low_bytes - 1 } else { high_bytes };
+        !self.is_stopped
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_stops_a_connection_all_of_whose_channels_have_credit() {
+        let mut brake = WriteBufferWaterMark::new(Watermarks::for_segments(10));
+        brake.on_open(Credit::new(3));
+        assert!(!brake.is_on() && brake.may_queue(usize::MAX));
+    }
+
+    #[test]
+    fn it_stops_above_the_high_watermark_until_it_is_below_the_low_one() {
+        let watermarks = Watermarks::for_segments(10);
+        assert_eq!(watermarks, Watermarks { high_bytes: 20, low_bytes: 11 }, "as Flink had them");
+        let mut brake = WriteBufferWaterMark::new(watermarks);
+        // A second channel without credit, or one with, changes nothing.
+        [Credit::UNLIMITED, Credit::UNLIMITED, Credit::new(1)].into_iter().for_each(|credit| brake.on_open(credit));
+        assert!(brake.is_on());
+        let may_queue = [20, 21, 12, 11, 10, 20].map(|queued_bytes| brake.may_queue(queued_bytes));
+        assert_eq!(may_queue, [true, false, false, false, true, true]);
+    }
+}

@@ -1,0 +1,309 @@
+//! Batches of rows as what records are to the operators of a chain.
+//!
+//! ```text
+//! record on an edge without keys = 00 | run                     rows without times
+//!                                = 01 | run with times          as one more column, of i64
+//!                                = 02 | run with exact times    and their nanoseconds as another, of u32
+//! ```
+//!
+//! Behind the stamp, where an edge has them: times of rows are in the run, so it says nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use flownet_runtime::operator::{BatchRecords, OperatorChain, RecordFormat};
+use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::work::{ThreadWork, Work};
+use flownet_runtime::{OperatorFailure, Outputs, TaskError};
+
+use crate::batch::{RowBatch, with_times};
+use crate::expr::EvalError;
+use crate::layout::Layout;
+use crate::partial_aggregate::Parts;
+use crate::row_block::{Gather, MalformedRun};
+use crate::serializer::RowsSerializer;
+
+/// A run of rows without times.
+pub(crate) const WITHOUT_TIMES: u8 = 0;
+/// One whose last column are times.
+pub(crate) const WITH_TIMES: u8 = 1;
+/// One whose last columns are times, and their nanoseconds within the millisecond.
+pub(crate) const WITH_NANOS: u8 = 2;
+
+/// Rows of a batch, where they are put together or cut.
+pub const BATCH_ROWS: usize = 8192;
+
+/// The operators of one task.
+pub type RowsChain = OperatorChain<RowsFormat>;
+
+/// What lies behind a stage.
+pub type Collector<'a, 'm> = flownet_runtime::operator::Collector<'a, 'm, RowsFormat>;
+
+/// What goes from operator to operator.
+#[derive(Clone, Debug)]
+pub enum RowRecord {
+    /// Rows.
+    Batch(RowBatch),
+    /// What rows of some keys come to, or they themselves, on their way to who puts them together.
+    Parts(Arc<Parts>),
+}
+
+impl RowRecord {
+    /// The rows that it is.
+    pub fn into_batch(self) -> Result<RowBatch, TaskError> {
+        match self {
+            Self::Batch(batch) => Ok(batch),
+            Self::Parts(_) => Err(TaskError::Config("rows by key came to who takes rows".into())),
+        }
+    }
+}
+
+/// A medium among whose records are batches of rows. Operators that only need a batch at a time run in its chains: so the
+/// times of rows that are made of objects are found in the task of the source, where the splits of these are known.
+pub trait CarriesRows: RecordFormat {
+    /// Takes the batch out of a record.
+    fn into_batch(record: Self::Record<'_>) -> Result<RowBatch, TaskError>;
+
+    /// Makes a record of a batch.
+    fn from_batch<'m>(token: Self::Token<'m>, batch: RowBatch) -> Result<Self::Record<'m>, TaskError>;
+}
+
+impl CarriesRows for RowsFormat {
+    fn into_batch(record: RowRecord) -> Result<RowBatch, TaskError> {
+        record.into_batch()
+    }
+
+    fn from_batch<'m>((): Self::Token<'m>, batch: RowBatch) -> Result<Self::Record<'m>, TaskError> {
+        Ok(RowRecord::Batch(batch))
+    }
+}
+
+/// Who an operator is, to errors.
+#[derive(Clone, Debug)]
+pub struct OperatorInfo {
+    /// What users call it.
+    pub operator: String,
+    /// Index of the subtask.
+    pub subtask: u32,
+    /// How many there are.
+    pub parallelism: u32,
+}
+
+impl OperatorInfo {
+    /// The error of what a user gave, with the class that Python raises for it.
+    #[cold]
+    pub fn failed(&self, error_type: &str, message: impl Into<String>, record: Option<String>) -> TaskError {
+        let Self { operator, subtask, parallelism } = self.clone();
+        let (error_type, message) = (error_type.to_owned(), message.into());
+        let (traceback, is_transient) = (None, false);
+        let failure =
+            OperatorFailure { operator, subtask, parallelism, record, error_type, message, traceback, is_transient };
+        failure.into()
+    }
+
+    /// A value for which an expression has none.
+    #[cold]
+    pub(crate) fn evaluation_failed(&self, error: &EvalError) -> TaskError {
+        self.failed("ValueError", error.to_string(), None)
+    }
+
+    /// What a peer sent is no run of rows.
+    #[cold]
+    pub(crate) fn malformed(&self, error: &MalformedRun) -> TaskError {
+        self.failed("flownet.errors.CodecError", error.to_string(), None)
+    }
+}
+
+/// What a chain with operators of another language needs of its thread.
+pub trait TaskThread: Send {
+    /// Called on the thread, before all operators are opened.
+    fn enter(&mut self) -> Result<(), TaskError>;
+
+    /// Takes that back.
+    fn leave(&mut self);
+}
+
+/// Rows that arrive in runs, until there are enough of them for a batch, or no more for now.
+#[derive(Debug)]
+pub struct RowInput {
+    /// By what the first byte of a record says.
+    gathers: [Gather; 3],
+    /// The kind of the rows that are being gathered.
+    kind: u8,
+    /// Batches of other kinds, which came before.
+    before: VecDeque<RowBatch>,
+    /// Who it is that they arrive at.
+    work: ThreadWork,
+}
+
+impl RowInput {
+    /// Of runs of this layout, with times or without.
+    pub fn new(layout: &Layout) -> Result<Self, TaskError> {
+        let timed = |has_nanos| {
+            let timed = Layout::new(Arc::new(with_times(layout.schema(), has_nanos)));
+            timed.map(|layout| Gather::new(Arc::new(layout))).map_err(|error| TaskError::Config(error.to_string()))
+        };
+        let gathers = [Gather::new(Arc::new(layout.clone())), timed(false)?, timed(true)?];
+        Ok(Self { gathers, kind: WITHOUT_TIMES, before: VecDeque::new(), work: ThreadWork::default() })
+    }
+
+    /// Adds the rows of a record.
+    pub fn push(&mut self, record: &[u8]) -> Result<(), MalformedRun> {
+        let Some((&kind, run)) = record.split_first().filter(|(kind, _)| **kind <= WITH_NANOS) else {
+            return Err(MalformedRun::Truncated { missing: 1 });
+        };
+        if kind != self.kind {
+            // Rows of one channel keep their order.
+            let before = self.take_gathered()?;
+            self.before.extend(before);
+            self.kind = kind;
+        }
+        let _serialising = self.work.during(Work::Serialising);
+        self.gathers[usize::from(kind)].push(run)
+    }
+
+    /// Some of what was added, if there is any left. Those of one channel come in their order.
+    pub fn take(&mut self) -> Result<Option<RowBatch>, MalformedRun> {
+        match self.before.pop_front() {
+            Some(batch) => Ok(Some(batch)),
+            None => self.take_gathered(),
+        }
+    }
+
+    fn take_gathered(&mut self) -> Result<Option<RowBatch>, MalformedRun> {
+        let gather = &mut self.gathers[usize::from(self.kind)];
+        if gather.rows() == 0 {
+            return Ok(None);
+        }
+        let rows = gather.take()?;
+        Ok(Some(match self.kind {
+            WITHOUT_TIMES => RowBatch::new(rows),
+            kind => RowBatch::from_times_as_column(rows, kind == WITH_NANOS),
+        }))
+    }
+
+    /// Whether there are enough rows for a batch.
+    pub fn is_full(&self) -> bool {
+        let before: usize = self.before.iter().map(RowBatch::len).sum();
+        before + self.gathers[usize::from(self.kind)].rows() >= BATCH_ROWS
+    }
+
+    /// How many rows a record of these bytes has.
+    pub fn rows(record: &[u8]) -> Option<u64> {
+        let (&kind, run) = record.split_first()?;
+        let (rows, _) = flownet_runtime::varint::take_varint(run).ok()?;
+        (kind <= WITH_NANOS).then_some(rows)
+    }
+}
+
+/// Rows, as one task has them.
+pub struct RowsFormat {
+    /// None in a task without inputs of rows.
+    arriving: Option<RowInput>,
+    /// Whether rows by key come, which may be bundled.
+    takes_bundles: bool,
+    thread: Option<Box<dyn TaskThread>>,
+    has_entered: bool,
+}
+
+impl RowsFormat {
+    /// Of a task to which rows of this layout come, and which needs this of its thread.
+    pub fn new(arriving: Option<&Layout>, thread: Option<Box<dyn TaskThread>>) -> Result<Self, TaskError> {
+        let arriving = arriving.map(RowInput::new).transpose()?;
+        Ok(Self { arriving, takes_bundles: false, thread, has_entered: false })
+    }
+
+    /// The same, of a task whose head takes bundles of rows.
+    pub fn with_bundles(self, takes_bundles: bool) -> Self {
+        Self { takes_bundles, ..self }
+    }
+}
+
+impl RecordFormat for RowsFormat {
+    type Token<'m> = ();
+    type Record<'m> = RowRecord;
+    type Info = OperatorInfo;
+    type Serializer = RowsSerializer;
+
+    fn open(&mut self) -> Result<(), TaskError> {
+        let Some(thread) = &mut self.thread else { return Ok(()) };
+        self.has_entered = true;
+        thread.enter()
+    }
+
+    fn close(&mut self) {
+        if std::mem::take(&mut self.has_entered)
+            && let Some(thread) = &mut self.thread
+        {
+            thread.leave();
+        }
+    }
+
+    fn attach<R>(work: impl for<'m> FnOnce(()) -> R) -> R {
+        work(())
+    }
+
+    fn attached<R>(out: &mut Outputs, work: impl for<'m> FnOnce((), &mut Outputs) -> R) -> R {
+        work((), out)
+    }
+
+    fn detached<R: Send>((): (), out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R {
+        work(out)
+    }
+
+    fn decode<'m>(&self, (): Self::Token<'m>, _: &[u8], info: &OperatorInfo) -> Result<Self::Record<'m>, TaskError> {
+        Err(TaskError::Config(format!("rows came to operator '{}', which heads no task of rows", info.operator)))
+    }
+
+    fn gather(&mut self, bytes: &[u8], info: &OperatorInfo) -> Result<bool, TaskError> {
+        let Some(arriving) = &mut self.arriving else { return Ok(false) };
+        arriving.push(bytes).map_err(|error| info.malformed(&error))?;
+        Ok(true)
+    }
+
+    fn gathered<'m>(
+        &mut self,
+        (): Self::Token<'m>,
+        info: &OperatorInfo,
+    ) -> Result<Option<Self::Record<'m>>, TaskError> {
+        let Some(arriving) = &mut self.arriving else { return Ok(None) };
+        let batch = arriving.take().map_err(|error| info.malformed(&error))?;
+        Ok(batch.map(RowRecord::Batch))
+    }
+
+    fn has_gathered_enough(&self) -> bool {
+        self.arriving.as_ref().is_some_and(RowInput::is_full)
+    }
+
+    fn rows(&self, bytes: &[u8]) -> Option<u64> {
+        if self.arriving.is_some() {
+            return RowInput::rows(bytes);
+        }
+        let bundled = if self.takes_bundles { BatchRecords::of(bytes, NO_TIMESTAMP).ok()? } else { None };
+        bundled.map(|bundled| bundled.records())
+    }
+
+    fn rows_of(record: &RowRecord) -> u64 {
+        match record {
+            RowRecord::Batch(batch) => batch.len() as u64,
+            RowRecord::Parts(parts) => parts.rows() as u64,
+        }
+    }
+
+    fn share<'m>(record: &Self::Record<'m>) -> Self::Record<'m> {
+        record.clone()
+    }
+
+    /// Nobody changes columns in place.
+    fn isolate<'m>(
+        (): Self::Token<'m>,
+        record: Self::Record<'m>,
+        _: &OperatorInfo,
+    ) -> Result<Self::Record<'m>, TaskError> {
+        Ok(record)
+    }
+
+    fn name(info: &OperatorInfo) -> &str {
+        &info.operator
+    }
+}

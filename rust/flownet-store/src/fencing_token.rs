@@ -1,0 +1,161 @@
+//! The right of one attempt to publish checkpoints.
+
+use std::collections::BTreeSet;
+
+use object_store::PutPayload;
+
+use crate::error::StoreError;
+use crate::files::CheckpointStore;
+use crate::log::{AppendOutcome, Entry};
+use crate::manifest::Manifest;
+use crate::sealed::{self, Kind};
+
+/// The right of one attempt, its generation, to publish checkpoints, until another attempt begins.
+#[derive(Debug)]
+pub struct FencingToken {
+    pub(crate) store: CheckpointStore,
+    pub(crate) generation: u64,
+    /// As of its entries in the log.
+    owner: u64,
+    /// Where the next entry goes.
+    end: u64,
+    /// The last checkpoint that it published itself.
+    pub(crate) published: Option<u64>,
+    next_checkpoint: u64,
+    /// The files of the checkpoint before the last, and of the last: the next may refer to them.
+    pub(crate) referred: [BTreeSet<String>; 2],
+}
+
+/// Why a checkpoint was not published, as far as is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublishError {
+    /// It was not, and never will be.
+    NotPublished(StoreError),
+    /// It may have been: the log has to be read anew, by another [`claim`](CheckpointStore::claim).
+    Unknown(StoreError),
+}
+
+impl PublishError {
+    /// What was wrong, for those to whom either is the same.
+    #[must_use]
+    pub fn into_error(self) -> StoreError {
+        match self {
+            Self::NotPublished(error) | Self::Unknown(error) => error,
+        }
+    }
+}
+
+impl CheckpointStore {
+    /// Begins a generation. Whoever had the right before publishes nothing any more; the last checkpoint that was
+    /// published, if any, is what to go on from.
+    ///
+    /// # Errors
+    /// [`StoreError::Savepoint`], in which nobody goes on; [`StoreError::Io`]; [`StoreError::Damaged`] or
+    /// [`StoreError::Version`] if the log or that checkpoint cannot be used.
+    pub async fn claim(&self) -> Result<(FencingToken, Option<Manifest>), StoreError> {
+        if self.is_savepoint().await? {
+            return Err(StoreError::Savepoint { url: self.url.to_string() });
+        }
+        self.begin().await
+    }
+
+    pub(crate) async fn begin(&self) -> Result<(FencingToken, Option<Manifest>), StoreError> {
+        let owner = fastrand::u64(..);
+        loop {
+            let log = self.whole_log().await?;
+            let generation = log.last_generation() + 1;
+            // First, so that a job that cannot begin fences nobody: whoever publishes meanwhile takes the place.
+            let resumed = self.last_of(&log).await?;
+            if self.append(log.end, Entry { generation, owner, checkpoint: None }).await? == AppendOutcome::Taken {
+                continue;
+            }
+            let published = log.checkpoints().map(|(_, _, checkpoint)| checkpoint).max();
+            let written = self.list(None).await?.iter().filter_map(|path| Some(place_of(path.as_ref())?.1)).max();
+            let next_checkpoint = published.max(written).unwrap_or(0) + 1;
+            let referred = [BTreeSet::new(), resumed.as_ref().map(Manifest::files).unwrap_or_default()];
+            let (store, end) = (self.clone(), log.end + 1);
+            return Ok((
+                FencingToken { store, generation, owner, end, published: None, next_checkpoint, referred },
+                resumed,
+            ));
+        }
+    }
+}
+
+impl FencingToken {
+    /// The attempt that has it; it is higher than that of any attempt before.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The first number that no checkpoint of the job has had.
+    #[must_use]
+    pub fn next_checkpoint(&self) -> u64 {
+        self.next_checkpoint
+    }
+
+    pub(crate) fn go_on_behind(&mut self, checkpoint: u64) {
+        self.next_checkpoint = checkpoint + 1;
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn store(&self) -> &CheckpointStore {
+        &self.store
+    }
+
+    /// Publishes a checkpoint of this generation, whose files are all written. When this answers well it counts, and no
+    /// checkpoint before it does any more.
+    ///
+    /// # Errors
+    /// Whether it counts or not; [`StoreError::Fenced`] if another attempt has begun; [`StoreError::Baseless`] if it builds
+    /// on what may have been deleted.
+    pub async fn publish(&mut self, manifest: &Manifest) -> Result<(), PublishError> {
+        let not_published = PublishError::NotPublished;
+        let (generation, checkpoint) = (self.generation, manifest.checkpoint);
+        let path = Manifest::path(generation, checkpoint);
+        let files = manifest.files();
+        let is_there = |file: &str| place_of(file) == Some((generation, checkpoint)) || self.refers_to(file);
+        if let Some(gone) = manifest.parts().find(|part| !is_there(&part.file)) {
+            // I5.
+            return Err(not_published(self.store.baseless(gone)));
+        }
+        self.store.check_digests(manifest).map_err(not_published)?;
+        let body = serde_json::to_vec(manifest)
+            .map_err(|error| not_published(self.store.damaged(path.as_ref(), &error.to_string())))?;
+        let payload = PutPayload::from(sealed::seal(Kind::Manifest, path.as_ref(), &body, &self.store.keys));
+        self.store.create(&path, payload).await.map_err(not_published)?;
+        let entry = Entry { generation, owner: self.owner, checkpoint: Some(checkpoint) };
+        match self.store.append(self.end, entry).await.map_err(PublishError::Unknown)? {
+            AppendOutcome::Done => {
+                self.end += 1;
+                // No task builds on what one before this attempt kept.
+                let before = self.published.map(|_| std::mem::take(&mut self.referred[1]));
+                self.published = Some(checkpoint);
+                self.referred = [before.unwrap_or_default(), files];
+                Ok(())
+            }
+            AppendOutcome::Taken => {
+                let by = self.store.log().await.map_err(not_published)?.last_generation();
+                let url = self.store.url.to_string();
+                Err(not_published(StoreError::Fenced { url, generation, by }))
+            }
+        }
+    }
+}
+
+impl FencingToken {
+    /// Whether one of the last two checkpoints refers to a file.
+    fn refers_to(&self, file: &str) -> bool {
+        self.referred.iter().any(|files| files.contains(file))
+    }
+}
+
+/// The (generation, checkpoint) that an object belongs to.
+pub(crate) fn place_of(path: &str) -> Option<(u64, u64)> {
+    let mut names = path.split('/');
+    let generation = names.next()?.strip_prefix("gen-")?.parse().ok()?;
+    let checkpoint = names.next()?.strip_prefix("chk-")?.parse().ok()?;
+    Some((generation, checkpoint))
+}
