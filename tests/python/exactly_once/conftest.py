@@ -6,11 +6,11 @@ import pytest
 
 from flownet import serialise
 
-from . import disturbed, nexmark_jobs
+from . import failures, nexmark_jobs
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _ship_shared_modules_by_value() -> None:
     """Workers cannot import them."""
-    serialise.ship_by_value(disturbed)
+    serialise.ship_by_value(failures)
     serialise.ship_by_value(nexmark_jobs)

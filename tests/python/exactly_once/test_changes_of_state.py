@@ -13,7 +13,7 @@ import pytest
 import flownet as fn
 from flownet import state
 
-from .disturbed import FailsOnce, lines
+from .failures import FailsOnce, lines
 
 KEYS = 500
 ROUNDS = 900

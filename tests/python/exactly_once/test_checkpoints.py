@@ -21,7 +21,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-from .disturbed import FailsOnce, lines, newest_line
+from .failures import FailsOnce, lines, newest_line
 
 
 def counting(tmp_path: Path, words: list[str], **settings: Any) -> fn.Environment:

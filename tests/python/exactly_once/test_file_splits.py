@@ -19,7 +19,7 @@ import flownet as fn
 from flownet.errors import RestoreError
 from flownet.rows.splits import FileAssignment, FileSplit, Kept
 
-from .disturbed import lines, run_until
+from .failures import lines, run_until
 from .nexmark_jobs import Slowly
 
 FORMATS = ["parquet", "csv", "json"]

@@ -14,7 +14,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-from .disturbed import FailsOnce, lines, manifests, run_until
+from .failures import FailsOnce, lines, manifests, run_until
 
 NUMBERS = 400
 LAPS = 40

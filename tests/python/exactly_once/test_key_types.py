@@ -12,7 +12,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-from .disturbed import lines
+from .failures import lines
 
 
 class Sum(fn.KeyedProcessFunction[Any, int, str]):

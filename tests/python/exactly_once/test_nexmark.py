@@ -16,7 +16,7 @@ import pytest
 import flownet as fn
 
 from .chaos import HERE, Chaos
-from .disturbed import lines, run_until
+from .failures import lines, run_until
 from .nexmark_jobs import PROGRAMS, found, write_tables
 
 EVENTS = 3_000

@@ -19,7 +19,7 @@ from flownet import serialise
 
 from . import overlapping_jobs
 from .chaos import HERE, Chaos
-from .disturbed import run_until
+from .failures import run_until
 from .overlapping_answers import answer
 from .overlapping_files import results, write_files
 from .overlapping_jobs import ON_OBJECTS, ON_ROWS, Plan, describe

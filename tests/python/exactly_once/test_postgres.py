@@ -18,7 +18,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-from .disturbed import FailsOnce
+from .failures import FailsOnce
 from .postgres import Server
 
 pytestmark = pytest.mark.timeout(180)

@@ -13,7 +13,7 @@ import pytest
 
 import flownet as fn
 
-from .disturbed import FailsOnce, lines, newest_line
+from .failures import FailsOnce, lines, newest_line
 
 
 class Pause:

@@ -14,7 +14,7 @@ import pytest
 
 import flownet as fn
 
-from .disturbed import lines, manifests, run_until
+from .failures import lines, manifests, run_until
 
 RECORDS = 1500
 """Of each of the files."""

@@ -16,7 +16,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-from .disturbed import lines
+from .failures import lines
 
 WORDS = 900
 KEYS = 9

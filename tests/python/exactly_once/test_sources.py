@@ -14,7 +14,7 @@ import flownet as fn
 from flownet import errors
 from flownet.source import Assignment
 
-from .disturbed import FailsOnce, lines
+from .failures import FailsOnce, lines
 
 if TYPE_CHECKING:
     from tests.python.conftest import Run

@@ -11,7 +11,7 @@ import pytest
 import flownet as fn
 from flownet import _flownet, errors
 
-from .disturbed import FailsOnce
+from .failures import FailsOnce
 
 
 def rows(path: Path, query: str) -> list[Any]:

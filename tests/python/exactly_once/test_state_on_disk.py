@@ -20,7 +20,7 @@ import pytest
 import flownet as fn
 from flownet import errors, state
 
-from .disturbed import FailsOnce, lines
+from .failures import FailsOnce, lines
 
 KEYS = 400
 RECORDS = 1600

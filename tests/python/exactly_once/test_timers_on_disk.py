@@ -14,7 +14,7 @@ import pytest
 
 import flownet as fn
 
-from .disturbed import FailsOnce, lines
+from .failures import FailsOnce, lines
 
 KEYS = 3000
 """Of timers of an operator some hundred have room in memory."""

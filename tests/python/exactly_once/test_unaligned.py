@@ -13,7 +13,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-from .disturbed import manifests, run_until
+from .failures import manifests, run_until
 
 RECORDS = 30_000
 

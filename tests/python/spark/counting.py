@@ -17,7 +17,7 @@ import flownet as fn
 from flownet import serialise
 from flownet.errors import WorkerLostError
 
-from ..exactly_once.disturbed import FailsOnce, lines
+from ..exactly_once.failures import FailsOnce, lines
 
 NUMBERS = 6_000
 KEYS = 7

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from ..exactly_once.disturbed import lines
+from ..exactly_once.failures import lines
 from .chaos_job import KEYS
 from .conftest import eventually, parent
 from .counting import ROOT

@@ -14,7 +14,7 @@ import pytest
 import flownet as fn
 from flownet.errors import OperatorError, WorkerLostError
 
-from ..exactly_once.disturbed import FailsOnce
+from ..exactly_once.failures import FailsOnce
 from .conftest import eventually, executor_of
 
 if TYPE_CHECKING:

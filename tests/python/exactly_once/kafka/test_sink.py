@@ -16,7 +16,7 @@ import flownet as fn
 from flownet import errors
 from flownet.kafka import transaction_history
 
-from ..disturbed import FailsOnce
+from ..failures import FailsOnce
 
 if TYPE_CHECKING:
     from .broker import Broker

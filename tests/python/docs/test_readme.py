@@ -16,7 +16,7 @@ import pytest
 import flownet as fn
 from flownet import config
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+README = (Path(__file__).parents[3] / "README.md").read_text()
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
@@ -40,7 +40,7 @@ def test_the_first_block_counts_words(python: Callable[..., subprocess.Completed
 
 
 def test_the_make_targets_that_the_readme_names_exist() -> None:
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text()
     for target in re.findall(r"\bmake ([a-z-]+)", README):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
@@ -83,7 +83,7 @@ def test_every_error_that_the_readme_names_exists() -> None:
 
 def test_the_files_that_the_readme_links_to_exist() -> None:
     for target in re.findall(r"\]\(((?!http)[^)]+)\)", README):
-        assert (Path(__file__).parents[2] / target).exists(), target
+        assert (Path(__file__).parents[3] / target).exists(), target
 
 
 def test_what_the_readme_shows_of_explain_is_what_it_prints(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HISTORY = ROOT / "benches" / "history.py"
 CODEC = ROOT / "benches" / "python" / "object_codec.py"
 

@@ -127,7 +127,7 @@ def test_what_is_no_iterable_names_the_function_and_what_to_return(env: fn.Envir
 
     error = failure(run, env.from_collection([4]).flat_map(doubled))
     assert "it returned 8 (int), where records to emit are wanted: return a list, or yield" in str(error)
-    assert "test_mistakes.py" in str(error)
+    assert "test_usage_warnings.py" in str(error)
     assert "in doubled" in str(error)
 
 
@@ -156,7 +156,7 @@ def test_another_number_of_arguments_names_the_function_and_what_it_is_given(
 ) -> None:
     error = failure(run, stream(env.from_collection([1, 2])))
     assert f"it is called with {given}" in str(error)
-    assert "test_mistakes.py" in str(error)
+    assert "test_usage_warnings.py" in str(error)
 
 
 def test_an_error_in_key_by_names_key_by(env: fn.Environment, run: Run) -> None:

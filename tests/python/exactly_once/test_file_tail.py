@@ -18,7 +18,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-from .disturbed import FailsOnce, lines
+from .failures import FailsOnce, lines
 
 
 def until(folder: Path, count: int, job: fn.Job) -> None:

@@ -67,7 +67,7 @@ def test_a_function_over_a_socket_is_refused_before_the_job_starts(env: fn.Envir
     with socket.socket() as connection:
         env.from_collection([b"x"]).map(lambda data: connection.send(data)).name("send").print()
         with pytest.raises(
-            NotShippableError, match=r"operator 'send': .*<lambda> \(test_serialise.py:\d+\).*'connection'"
+            NotShippableError, match=r"operator 'send': .*<lambda> \(test_shipping_code.py:\d+\).*'connection'"
         ):
             env.execute(workers=2)
 
