@@ -25,13 +25,12 @@ from ._flownet import __version__
 
 if TYPE_CHECKING:
     from . import errors
-    from .aggregate import AggregateFunction
-    from .changes import Change, MaterializedTable, RowKind
-    from .collected import CollectedRecords
-    from .context import TaskContext
-    from .environment import Environment
-    from .errors import FlownetError
-    from .functions import (
+    from .api.aggregate import AggregateFunction
+    from .api.changes import Change, MaterializedTable, RowKind
+    from .api.collected import CollectedRecords
+    from .api.context import TaskContext
+    from .api.environment import Environment
+    from .api.functions import (
         AsyncFunction,
         CoProcessFunction,
         KeyedBroadcastProcessFunction,
@@ -48,12 +47,41 @@ if TYPE_CHECKING:
         Window,
         WindowContext,
     )
-    from .job import Job, Savepoint
-    from .kafka import KafkaRecord, KafkaSink, KafkaSource
-    from .log import LogEntry
-    from .metrics import Counter, Gauge, Histogram, Meter, Metrics, UserMetric
-    from .postgres import PostgresSink
-    from .report import (
+    from .api.job import Job, Savepoint
+    from .api.metrics import Counter, Gauge, Histogram, Meter, Metrics, UserMetric
+    from .api.results import Results
+    from .api.rich_functions import (
+        CoFlatMapFunction,
+        CoMapFunction,
+        FilterFunction,
+        FlatMapFunction,
+        MapFunction,
+        ReduceFunction,
+    )
+    from .api.trigger import (
+        ContinuousEventTimeTrigger,
+        ContinuousProcessingTimeTrigger,
+        CountEvictor,
+        CountTrigger,
+        DeltaEvictor,
+        DeltaTrigger,
+        EventTimeTrigger,
+        ProcessingTimeTrigger,
+        PurgingTrigger,
+        TimeEvictor,
+        Trigger,
+        TriggerContext,
+        TriggerResult,
+    )
+    from .api.watermark import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
+    from .api.window import EndOfInput, Global, Session, Sliding, Tumbling
+    from .connectors.kafka import KafkaRecord, KafkaSink, KafkaSource
+    from .connectors.postgres import PostgresSink
+    from .connectors.source import Source, SplitReader
+    from .connectors.sqlite import SqliteSink
+    from .errors import FlownetError
+    from .observation.log import LogEntry
+    from .observation.report import (
         CheckpointPart,
         CheckpointSummary,
         CheckpointUnderWay,
@@ -63,15 +91,8 @@ if TYPE_CHECKING:
         RestartSummary,
         TaskReport,
     )
-    from .results import Results
-    from .rich_functions import (
-        CoFlatMapFunction,
-        CoMapFunction,
-        FilterFunction,
-        FlatMapFunction,
-        MapFunction,
-        ReduceFunction,
-    )
+    from .observation.sample import JobSample, TaskSample, WorkerSample
+    from .observation.ui import Ui, serve_ui
     from .rows.aggregates import (
         Aggregate,
         collect,
@@ -93,9 +114,6 @@ if TYPE_CHECKING:
     from .rows.keyed import KeyedRows, WindowedRows
     from .rows.results import RowResults
     from .rows.stream import Rows
-    from .sample import JobSample, TaskSample, WorkerSample
-    from .source import Source, SplitReader
-    from .sqlite import SqliteSink
     from .state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -117,24 +135,6 @@ if TYPE_CHECKING:
     from .streams.keyed import KeyedStream
     from .streams.stream import Stream
     from .streams.windowed import WindowedStream
-    from .trigger import (
-        ContinuousEventTimeTrigger,
-        ContinuousProcessingTimeTrigger,
-        CountEvictor,
-        CountTrigger,
-        DeltaEvictor,
-        DeltaTrigger,
-        EventTimeTrigger,
-        ProcessingTimeTrigger,
-        PurgingTrigger,
-        TimeEvictor,
-        Trigger,
-        TriggerContext,
-        TriggerResult,
-    )
-    from .ui import Ui, serve_ui
-    from .watermark import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
-    from .window import EndOfInput, Global, Session, Sliding, Tumbling
 
 __all__ = [
     "Aggregate",
@@ -270,17 +270,17 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    ".aggregate": ("AggregateFunction",),
-    ".changes": (
+    ".api.aggregate": ("AggregateFunction",),
+    ".api.changes": (
         "Change",
         "MaterializedTable",
         "RowKind",
     ),
-    ".collected": ("CollectedRecords",),
-    ".context": ("TaskContext",),
-    ".environment": ("Environment",),
+    ".api.collected": ("CollectedRecords",),
+    ".api.context": ("TaskContext",),
+    ".api.environment": ("Environment",),
     ".errors": ("FlownetError",),
-    ".functions": (
+    ".api.functions": (
         "AsyncFunction",
         "CoProcessFunction",
         "KeyedBroadcastProcessFunction",
@@ -297,16 +297,16 @@ _HOMES: Final = {
         "Window",
         "WindowContext",
     ),
-    ".job": (
+    ".api.job": (
         "Job",
         "Savepoint",
     ),
-    ".kafka": (
+    ".connectors.kafka": (
         "KafkaRecord",
         "KafkaSink",
         "KafkaSource",
     ),
-    ".metrics": (
+    ".api.metrics": (
         "Counter",
         "Gauge",
         "Histogram",
@@ -314,8 +314,8 @@ _HOMES: Final = {
         "Metrics",
         "UserMetric",
     ),
-    ".postgres": ("PostgresSink",),
-    ".rich_functions": (
+    ".connectors.postgres": ("PostgresSink",),
+    ".api.rich_functions": (
         "CoFlatMapFunction",
         "CoMapFunction",
         "FilterFunction",
@@ -323,12 +323,12 @@ _HOMES: Final = {
         "MapFunction",
         "ReduceFunction",
     ),
-    ".log": ("LogEntry",),
-    ".source": (
+    ".observation.log": ("LogEntry",),
+    ".connectors.source": (
         "Source",
         "SplitReader",
     ),
-    ".results": ("Results",),
+    ".api.results": ("Results",),
     ".rows.aggregates": (
         "Aggregate",
         "collect",
@@ -350,8 +350,8 @@ _HOMES: Final = {
     ".rows.keyed": ("KeyedRows", "WindowedRows"),
     ".rows.results": ("RowResults",),
     ".rows.stream": ("Rows",),
-    ".sqlite": ("SqliteSink",),
-    ".report": (
+    ".connectors.sqlite": ("SqliteSink",),
+    ".observation.report": (
         "CheckpointPart",
         "CheckpointSummary",
         "CheckpointUnderWay",
@@ -361,7 +361,7 @@ _HOMES: Final = {
         "RestartSummary",
         "TaskReport",
     ),
-    ".sample": (
+    ".observation.sample": (
         "JobSample",
         "TaskSample",
         "WorkerSample",
@@ -396,7 +396,7 @@ _HOMES: Final = {
         "ChangelogStream",
         "KeyedChangelogStream",
     ),
-    ".trigger": (
+    ".api.trigger": (
         "ContinuousEventTimeTrigger",
         "ContinuousProcessingTimeTrigger",
         "CountEvictor",
@@ -411,13 +411,13 @@ _HOMES: Final = {
         "TriggerContext",
         "TriggerResult",
     ),
-    ".ui": ("Ui", "serve_ui"),
-    ".watermark": (
+    ".observation.ui": ("Ui", "serve_ui"),
+    ".api.watermark": (
         "WatermarkGenerator",
         "WatermarkOutput",
         "WatermarkStrategy",
     ),
-    ".window": (
+    ".api.window": (
         "EndOfInput",
         "Global",
         "Session",

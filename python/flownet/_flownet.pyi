@@ -1,13 +1,14 @@
 """The Rust side of flownet. Private: use the package.
 
-What users meet of it is documented in `flownet.codec`, `flownet.functions`, `flownet.metrics` and `flownet.job`.
+Their public documentation is in `flownet.codec`, `flownet.api.functions`, `flownet.api.metrics` and
+`flownet.api.job`.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, final
 
-from .functions import OutputTag, Window
-from .graph import Edge, Operator
+from .api.functions import OutputTag, Window
+from .planning.graph import Edge, Operator
 
 __all__ = [
     "Answers",

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
+from .api.job import Savepoint
+from .api.metrics import UserMetric
 from .errors import ConfigError, NoSuchJobError, UiError, UiRightsError, UiTimeoutError, UiUnreachableError
-from .flame import Flame, FlameFrame
-from .job import Savepoint
-from .log import LogEntry
-from .metrics import UserMetric
-from .report import (
+from .observation.flame import Flame, FlameFrame
+from .observation.log import LogEntry
+from .observation.report import (
     CheckpointPart,
     CheckpointSummary,
     CheckpointUnderWay,
@@ -32,7 +32,7 @@ from .report import (
     TaskReport,
     UnansweredTask,
 )
-from .sample import JobSample, TaskSample, WorkerSample
+from .observation.sample import JobSample, TaskSample, WorkerSample
 
 _Read = TypeVar("_Read")
 

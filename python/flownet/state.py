@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from .aggregate import AggregateFunction
-from .class_names import rename_class
+from .api.aggregate import AggregateFunction
+from .api.window import milliseconds
 from .errors import PlanError
-from .expiring_value import EXPIRING, EventTimed, ExpiringValue
-from .window import milliseconds
+from .internal.class_names import rename_class
+from .internal.expiring_value import EXPIRING, EventTimed, ExpiringValue
 
 if TYPE_CHECKING:
-    from .kept_state import KeptState
-    from .metrics import Metrics
+    from .api.metrics import Metrics
+    from .internal.kept_state import KeptState
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -63,7 +63,7 @@ def read(path: str | os.PathLike[str], *, checkpoint: int | None = None) -> Kept
     >>> sorted(state.read(folder).values("counts").items())
     [('be', 1), ('to', 2)]
     """
-    from .kept_state import read_state
+    from .internal.kept_state import read_state
 
     return read_state(os.fspath(path), checkpoint)
 

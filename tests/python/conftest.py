@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pytest
 
 import flownet as fn
-from flownet import serialise
+from flownet.internal import serialise
 
 IN_ONE_PROCESS = (
     "tests/python/spark/",

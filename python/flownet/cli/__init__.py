@@ -16,7 +16,7 @@ from typing import Final
 
 from .. import __version__
 from ..errors import FlownetError
-from ..waiting import TerminationExit, exit_code
+from ..internal.waiting import TerminationExit, exit_code
 from .words import with_places_apart
 
 

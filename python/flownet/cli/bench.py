@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .. import bench
-from ..config import duration_us, size_bytes
 from ..errors import ConfigError
-from ..units import format_number, format_value
+from ..internal.config import duration_us, size_bytes
+from ..internal.units import format_number, format_value
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]

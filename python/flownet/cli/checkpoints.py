@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .. import _flownet
-from ..config import format_size
 from ..errors import ConfigError
-from ..tables import text_table
+from ..internal.config import format_size
+from ..internal.tables import text_table
 from .jobs import place
 from .page import DEFAULT_URL, add_job, add_token, only_job, open_page
 
@@ -87,7 +87,7 @@ def _print_tables(checkpoints: list[Any]) -> None:
         took = f"{one['duration_ms'] / 1000:.2f} s"
         rows.append([str(one["checkpoint"]), one["job"], at, format_size(one["bytes"]), took, operators, remark])
     print("\n".join(text_table(rows)))
-    from ..kept_state import uid_given
+    from ..internal.kept_state import uid_given
 
     last = checkpoints[-1]
     sizes: Counter[str] = Counter()

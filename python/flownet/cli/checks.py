@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..environment import Environment
+from ..api.environment import Environment
 from ..errors import FlownetError
-from ..machine import cpu_model, system, versions
-from ..units import format_value, listed
+from ..internal.machine import cpu_model, system, versions
+from ..internal.units import format_value, listed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..environment import Environment
+from ..api.environment import Environment
+from ..api.window import Tumbling
+from ..connectors.source_methods import files_of
 from ..errors import ConfigError
-from ..progress import Progress
-from ..report import JobResult
-from ..source_methods import files_of
+from ..internal.units import format_value
+from ..observation.progress import Progress
+from ..observation.report import JobResult
 from ..streams.stream import Stream
-from ..units import format_value
-from ..window import Tumbling
 from .run import overrides, watch
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
-from ..parameter import assigned
+from ..internal.parameter import assigned
 
 if TYPE_CHECKING:
     from ..experiments import Experiment
@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace) -> int:
     from ..experiments import run
     from ..experiments.progress import Progress
     from ..experiments.session import spark_session
-    from ..units import format_seconds
+    from ..internal.units import format_seconds
 
     experiment = _found(options)
     if options.on == "local" and options.master is not None:

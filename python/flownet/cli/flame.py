@@ -10,12 +10,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from ..units import pressure
+from ..internal.units import pressure
 from .page import add_job, add_page, newest_job, open_page
 
 if TYPE_CHECKING:
     from ..client import Client
-    from ..flame import Flame
+    from ..observation.flame import Flame
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 

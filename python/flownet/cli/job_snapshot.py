@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..report import JobStatus
-from ..sample import JobSample
+from ..observation.report import JobStatus
+from ..observation.sample import JobSample
 
 if TYPE_CHECKING:
     from ..client import Client

@@ -8,8 +8,8 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from ..tables import text_table
-from ..units import format_seconds, format_value
+from ..internal.tables import text_table
+from ..internal.units import format_seconds, format_value
 from .page import add_job, add_page, only_job, open_page
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
+from ..internal.tables import text_table
 from ..lab.controls import CONTROLS
 from ..lab.result import Result
 from ..lab.rows import write_rows
@@ -22,7 +23,6 @@ from ..lab.scenario import Scenario
 from ..lab.scenarios import SCENARIOS
 from ..lab.settings import parameters, with_settings
 from ..lab.trace import Trace
-from ..tables import text_table
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -211,8 +211,8 @@ def _show(
     if "plot" not in files and "report" not in files:
         return
     # Slow to import, and not there without the extra.
+    from ..internal.plots import written
     from ..lab.report import drawn, page
-    from ..plots import written
 
     command = shlex.join(["flownet", *sys.argv[1:]])
     for option, path in files.items():

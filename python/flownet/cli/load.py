@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from .. import serialise
-from ..environment import Environment
+from ..api.environment import Environment
 from ..errors import ConfigError
+from ..internal import serialise
 
 
 def load_environment(target: str, arguments: Sequence[str] = ()) -> Environment:

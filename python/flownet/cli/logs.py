@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .page import add_job, add_page, newest_job, open_page
 
 if TYPE_CHECKING:
-    from ..log import LogEntry
+    from ..observation.log import LogEntry
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, NoSuchJobError
-from ..ui import DEFAULT_PORT, TOKEN_VARIABLE
+from ..observation.ui import DEFAULT_PORT, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from ..client import Client, JobSummary

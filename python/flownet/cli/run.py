@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from .. import otel
-from ..config import parse_assignment
-from ..environment import Environment
+from ..api.environment import Environment
+from ..api.job import Job
 from ..errors import CancelledError, StalledWarning
-from ..job import Job
-from ..progress import Progress
-from ..report import JobResult, JobStatus
-from ..ui import Ui, announced, serve_ui
-from ..waiting import TerminationExit, Watcher, exit_code
+from ..internal.config import parse_assignment
+from ..internal.waiting import TerminationExit, Watcher, exit_code
+from ..observation.progress import Progress
+from ..observation.report import JobResult, JobStatus
+from ..observation.ui import Ui, announced, serve_ui
 from .load import load_environment
 
 if TYPE_CHECKING:

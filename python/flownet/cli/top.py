@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, NoSuchJobError, UiTimeoutError, UiUnreachableError
-from ..extras import need
-from ..waiting import TerminationExit, exit_code, sigterm_raised
+from ..internal.extras import need
+from ..internal.waiting import TerminationExit, exit_code, sigterm_raised
 from .job_snapshot import JobSnapshot, look_at
 from .page import add_job, add_page, newest_job, open_page
 

@@ -9,10 +9,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from ..config import format_size
-from ..report import JobStatus, TaskReport, restarted_part
-from ..sample import JobSample, TaskSample
-from ..units import format_seconds, format_value, pressure
+from ..internal.config import format_size
+from ..internal.units import format_seconds, format_value, pressure
+from ..observation.report import JobStatus, TaskReport, restarted_part
+from ..observation.sample import JobSample, TaskSample
 from .job_snapshot import JobSnapshot
 
 

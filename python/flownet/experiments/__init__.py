@@ -13,7 +13,7 @@ DataFrame of Spark. On the command line it is ``flownet experiment``.
 
 from __future__ import annotations
 
-from ..parameter import Parameter
+from ..internal.parameter import Parameter
 from .description import Cell, Experiment
 from .files import find_experiment, ready_made
 from .frame import load

@@ -13,9 +13,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Final
 
-from ..config import whole_number
 from ..errors import ConfigError
-from ..parameter import Value
+from ..internal.config import whole_number
+from ..internal.parameter import Value
 from .workload import Figure, Workload
 from .workloads import find
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import plots
-from ..units import heading, scale
+from ..internal import plots
+from ..internal.units import heading, scale
 from .analysis import Latency, Point, Ratio, Summary
 from .execute import Row
 

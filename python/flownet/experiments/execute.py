@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ..machine import versions
+from ..internal.machine import versions
 from . import facts
 from .description import Experiment
 from .plan import Run

@@ -8,7 +8,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from ..machine import cpu_model, system
+from ..internal.machine import cpu_model, system
 from . import cores
 
 

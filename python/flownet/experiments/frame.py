@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..parameter import columns_of
+from ..internal.parameter import columns_of
 from .store import COLUMNS, names_in
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..extras import need
+from ..internal.extras import need
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from .. import serialise
+from ..internal import serialise
 from .execute import execute
 from .subprocess_runner import INIT, ROW, RUN
 from .workload import RunPlace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from ..terminal import Lines
-from ..units import format_seconds, format_value
+from ..internal.terminal import Lines
+from ..internal.units import format_seconds, format_value
 from .run_counter import RunCounter
 
 

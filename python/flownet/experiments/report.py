@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..pages import Page
-from ..units import format_number, format_seconds, format_value, heading, scale
+from ..internal.pages import Page
+from ..internal.units import format_number, format_seconds, format_value, heading, scale
 from . import analysis, drawings
 from .analysis import LEVEL, Latency, Point, Ratio, Summary
 from .execute import Row

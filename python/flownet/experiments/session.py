@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..errors import FlownetError
-from ..extras import need, need_java
+from ..internal.extras import need, need_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigError
-from ..extras import need
+from ..internal.extras import need
 from .execute import Row, Session
 
 if TYPE_CHECKING:

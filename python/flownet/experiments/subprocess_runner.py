@@ -19,8 +19,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from .. import serialise
 from ..errors import ConfigError, NotShippableError
+from ..internal import serialise
 from . import cores
 from .execute import Row, RunStart, Session, row_of
 from .plan import Run

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..parameter import Parameter, Value
+from ..internal.parameter import Parameter, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

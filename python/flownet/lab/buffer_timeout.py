@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
-from .. import bench, plots
-from ..units import format_value
+from .. import bench
+from ..internal import plots
+from ..internal.units import format_value
 from . import settings
 from .result import Figures, Result
 from .scenario import Column, Scenario

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..environment import Environment
-from ..graph import FlowControl
+from ..api.environment import Environment
+from ..planning.graph import FlowControl
 from .parts import RECORD_BYTES
 
 

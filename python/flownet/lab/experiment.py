@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..environment import Environment
+from ..api.environment import Environment
+from ..api.job import Job
 from ..errors import FlownetError, ReceiveLimitError
-from ..job import Job
-from ..sample import JobSample
+from ..observation.sample import JobSample
 from .meters import Meters
 from .parts import RECORD_BYTES
 from .trace import Engine, Trace

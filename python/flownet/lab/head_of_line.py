@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from .. import plots
-from ..units import format_share, format_value, listed
+from ..internal import plots
+from ..internal.units import format_share, format_value, listed
 from . import settings
 from .controls import CONTROLS, environment, rate_limit
 from .experiment import meters, observe

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..functions import Sink
+from ..api.functions import Sink
 from ..streams.stream import Stream
 from .meters import Meter, Meters
 from .pace import Pace, Pacer

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .. import plots
-from ..plots import BLUE, GREY, INK, LINE, RED
+from ..internal import plots
+from ..internal.plots import BLUE, GREY, INK, LINE, RED
 from .result import Result
 from .trace import Series, Trace
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from .. import plots
-from ..units import format_value
+from ..internal import plots
+from ..internal.units import format_value
 from . import settings
 from .controls import CONTROLS, RECEIVE_BYTES, environment, pool_bound_bytes, rate_limit
 from .experiment import meters, observe

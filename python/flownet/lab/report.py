@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from .. import plots
-from ..machine import cpu_model, system, versions
-from ..pages import Page
+from ..internal import plots
+from ..internal.machine import cpu_model, system, versions
+from ..internal.pages import Page
 from .controls import CONTROLS
 from .picture import Picture
 from .result import Result

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from ..errors import ConfigError
-from ..parameter import Parameter, Value, assigned
+from ..internal.parameter import Parameter, Value, assigned
 
 
 class Settable(Protocol):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from .. import plots
-from ..units import format_share, format_value, listed
+from ..internal import plots
+from ..internal.units import format_share, format_value, listed
 from . import settings
 from .controls import CONTROLS, environment, pool_bound_bytes, rate_limit
 from .experiment import meters, observe

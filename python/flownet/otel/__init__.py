@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ..extras import need
+from ..internal.extras import need
 
 if TYPE_CHECKING:
-    from ..job import Job
+    from ..api.job import Job
     from .exporter import Exporter
 
 __all__ = ["export", "need_packages"]

@@ -21,12 +21,12 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from .. import __version__, _flownet
-from ..config import duration_us, format_duration
 from ..errors import ConfigError
+from ..internal.config import duration_us, format_duration
 from . import points
 
 if TYPE_CHECKING:
-    from ..job import Job
+    from ..api.job import Job
 
 
 class Exporter:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from ..dataflow import Node, Origin, lacks_order, unbounded_source
+from ..api.watermark import WatermarkStrategy
 from ..errors import PlanError
-from ..watermark import WatermarkStrategy
+from ..planning.dataflow import Node, Origin, lacks_order, unbounded_source
 from .splits import FileAssignment
 from .tables import is_in_memory
 

@@ -8,9 +8,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from ..calendar_pieces import CalendarPiece
-from ..config import duration_us
 from ..errors import PlanError
+from ..internal.calendar_pieces import CalendarPiece
+from ..internal.config import duration_us
 
 
 class _Tree(dict[str, Any]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from ..connectors.file_listing import files_below, is_pattern, matches
 from ..errors import InputError
-from ..listing import files_below, is_pattern, matches
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -14,7 +14,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def listed(method: str, paths: Paths, endings: Iterable[str]) -> list[str]:
     """List files: those that are named, those that patterns match, and of folders those whose names end so, in order.
 
-    Hidden files and folders (`is_hidden` of ``flownet.listing``) are read only if they are named.
+    Hidden files and folders (`is_hidden` of ``flownet.connectors.file_listing``) are read only if they are named.
 
     Parameters
     ----------

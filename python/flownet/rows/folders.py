@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from ..connectors.file_listing import is_pattern, root_of
 from ..errors import InputError, PlanError
-from ..listing import is_pattern, root_of
 from .pushed_down import pushed_down
 from .schemas import schema_of
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .. import _flownet, config
-from ..dataflow import Origin, has_timestamps
+from .. import _flownet
+from ..api.functions import OutputTag
 from ..errors import PlanError
-from ..functions import OutputTag
+from ..internal import config
+from ..planning.dataflow import Origin, has_timestamps
 from ..streams.checks import kind_of
 from .schemas import checked
 from .stream import Rows

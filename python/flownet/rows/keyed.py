@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from .. import _flownet, config
-from ..dataflow import Origin, has_timestamps
+from .. import _flownet
+from ..api.functions import OutputTag
+from ..api.trigger import BuiltInTrigger, Trigger
+from ..api.window import EndOfInput, Global, Session, Sliding, Tumbling, WindowAssigner, assign
 from ..errors import PlanError
-from ..functions import OutputTag
+from ..internal import config
+from ..planning.dataflow import Origin, has_timestamps
 from ..streams.checks import kind_of, number_of
 from ..streams.joined import JoinKind, bounds_ms, keeps_unmatched
 from ..streams.keyed import KeyedStream
 from ..streams.windows import WindowSettings
-from ..trigger import BuiltInTrigger, Trigger
-from ..window import EndOfInput, Global, Session, Sliding, Tumbling, WindowAssigner, assign
 from .aggregates import Aggregate, planned
 from .batch_aggregate import AggregateCalls, AppliedAggregate
 from .joined import joined

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..dataflow import Dataflow, DataflowOwner, Node, Origin
 from ..errors import PlanError
+from ..planning.dataflow import Dataflow, DataflowOwner, Node, Origin
 
 if TYPE_CHECKING:
     from .. import _flownet

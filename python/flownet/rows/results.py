@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import _flownet
+from ..api.results import Batches, HandOver, collecting
 from ..errors import PlanError
-from ..results import Batches, HandOver, collecting
 from ..streams.checks import kind_of
 from ..streams.handle import OperatorHandle
 from .collected import CollectedRows
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from ..job import Job
-    from ..launcher import Host
+    from ..api.job import Job
+    from ..planning.launcher import Host
 
 
 class SupportsAppend(Protocol):

@@ -7,11 +7,11 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from .. import config
-from ..dataflow import Origin
+from ..api.functions import Sink
+from ..connectors.part_files import folder_of
 from ..errors import ConfigError, PlanError
-from ..functions import Sink
-from ..part_files import folder_of
+from ..internal import config
+from ..planning.dataflow import Origin
 from ..streams.checks import delimiter_of, sink_of
 from ..streams.handle import OperatorHandle, StreamSink
 from .batches import BatchFormat, known_format
@@ -146,7 +146,7 @@ class RowSinks(OperatorHandle):
                     f"write_csv: column {name!r} is {kind}, which such lines have no form for; write_json and "
                     "write_parquet have"
                 )
-        from ..lines import CsvLine
+        from ..connectors.lines import CsvLine
 
         names = [name for name, _, _ in self._schema.fields() if name not in partitions]
         line = CsvLine(names, delimiter).header() if header else None

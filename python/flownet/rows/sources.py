@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..dataflow import Dataflow, Node
 from ..errors import PlanError
+from ..planning.dataflow import Dataflow, Node
 from .expressions import Expr
 from .files import Paths
 from .parquet import parquet_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from ..source import Assignment, Source
+from ..connectors.source import Assignment, Source
 
 if TYPE_CHECKING:
     import pyarrow

@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from .. import _flownet, config
-from ..dataflow import DataflowOwner, Node, Origin
+from .. import _flownet
+from ..api.functions import OutputTag
 from ..errors import PlanError
-from ..functions import OutputTag
-from ..graph import PartitionerName
+from ..internal import config
+from ..planning.dataflow import DataflowOwner, Node, Origin
+from ..planning.graph import PartitionerName
 from ..streams.stream import Stream
 from .batches import BatchFormat, BatchFunction, known_format
 from .event_time import bind_event_time, watermarks_of

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from .. import config
 from ..errors import ConfigError, FlownetError, LaunchError
-from ..launcher import Frames
-from ..report import JobStatus
+from ..internal import config
+from ..observation.report import JobStatus
+from ..planning.launcher import Frames
 from . import slots
 from .frame_input import check_order
 from .resources import AS_BY_DEFAULT, TaskResources

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from .. import config
-from ..dataflow import Dataflow, DataflowOwner, Node, Origin
+from ..api.functions import Sink
 from ..errors import ConfigError, PlanError
-from ..functions import Sink
+from ..internal import config
+from ..planning.dataflow import Dataflow, DataflowOwner, Node, Origin
 from ..rows.schemas import schema_of
 from . import slots
 from .cluster import Cluster

@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from ..context import TaskContext
+from ..api.context import TaskContext
+from ..api.functions import Sink
 from ..errors import FlownetError
-from ..functions import Sink
 from .committed_batches import CommittedBatches
 from .frames import to_batch
 from .rendezvous import Membership

@@ -22,8 +22,8 @@ from typing import Literal
 
 from pyspark.sql.types import StructType
 
-from .. import config
 from ..errors import ConfigError, ConnectionLostError, FlownetError, InputError
+from ..internal import config
 from . import wire
 from .secure import Keys
 from .wire import Connection, Header, Message

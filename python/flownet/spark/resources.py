@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
-from .. import config
 from ..errors import ConfigError, LaunchError
+from ..internal import config
 from .session import is_connect, is_local
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import StructType
 
-from .. import config
+from ..internal import config
 from .frames import columns_of
 from .rendezvous import Kind, RendezvousServer
 

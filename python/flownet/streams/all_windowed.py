@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from ..functions import Window
-from ..rich_functions import ReduceFunction
+from ..api.functions import Window
+from ..api.rich_functions import ReduceFunction
 from .checks import function_of
 from .stream import Stream
 from .windows import WindowedBase

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .. import config
+from ..api.functions import AsyncFunction
 from ..errors import ConfigError, PlanError
-from ..functions import AsyncFunction
+from ..internal import config
 from .checks import kind_of
 
 if TYPE_CHECKING:

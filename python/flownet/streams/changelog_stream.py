@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from ..changes import Change, RowKind, identity_of
+from ..api.changes import Change, RowKind, identity_of
 from ..errors import ConfigError, PlanError, RetractionError
 from .checks import function_of, key_of, kind_of, number_of
 from .handle import OperatorHandle
@@ -16,7 +16,7 @@ from .keyed import KeyedStream
 from .stream import Stream
 
 if TYPE_CHECKING:
-    from ..collected import CollectedRecords
+    from ..api.collected import CollectedRecords
     from .handle import StreamSink
     from .sinks import SupportsExtend
 
@@ -194,7 +194,7 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> counts = env.from_collection(["to", "be", "to"]).as_changelog().key_by(str).count()
         """
-        from ..changelog import RetractableCount
+        from .changelog import RetractableCount
 
         return self._grouped("count", RetractableCount())
 
@@ -210,7 +210,7 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> totals = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0).sum(1)
         """
-        from ..changelog import RetractableSum
+        from .changelog import RetractableSum
 
         return self._grouped("sum", RetractableSum(_field("sum", field)))
 
@@ -221,7 +221,7 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> means = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0).mean(1)
         """
-        from ..changelog import RetractableMean
+        from .changelog import RetractableMean
 
         return self._grouped("mean", RetractableMean(_field("mean", field)))
 
@@ -232,7 +232,7 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> least = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0).min(1)
         """
-        from ..changelog import RetractableExtreme
+        from .changelog import RetractableExtreme
 
         return self._grouped("min", RetractableExtreme(_field("min", field), 0))
 
@@ -243,7 +243,7 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> greatest = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0).max(1)
         """
-        from ..changelog import RetractableExtreme
+        from .changelog import RetractableExtreme
 
         return self._grouped("max", RetractableExtreme(_field("max", field), -1))
 
@@ -273,7 +273,7 @@ class KeyedChangelogStream(Generic[K, T]):
         >>> by_name = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0)
         >>> totals = by_name.aggregate(0, lambda sum, row: sum + row[1], lambda sum, row: sum - row[1])
         """
-        from ..changelog import UserAggregate
+        from .changelog import UserAggregate
 
         for name, each in (("add", add), ("retract", retract), ("result", result)):
             if each is not None or name != "result":
@@ -301,7 +301,7 @@ class KeyedChangelogStream(Generic[K, T]):
         >>> sorted(table.rows())
         [('tea', 5), ('tea', 7)]
         """
-        from ..changelog import TopRows
+        from .changelog import TopRows
 
         best = TopRows(number_of("top_n", count), _itself if by is None else key_of("top_n", by))
         return _changes(self._keyed.process(best).name(f"top_n({count})"))
@@ -314,7 +314,7 @@ class KeyedChangelogStream(Generic[K, T]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _grouped(self, name: str, aggregate: Any) -> ChangelogStream[tuple[K, Any]]:
-        from ..changelog import GroupAggregate
+        from .changelog import GroupAggregate
 
         return _changes(self._keyed.process(GroupAggregate(aggregate)).name(name))
 
@@ -349,7 +349,7 @@ class ChangeJoin(Generic[T, U]):
             Called with a row of each table when the two meet, and again when one of them goes: it must return the same
             then. Default: none, the rows of the result are tuples of the two.
         """
-        from ..changelog import ChangelogJoin
+        from .changelog import ChangelogJoin
         from .connected import ConnectedStreams
 
         if None in self._keys:

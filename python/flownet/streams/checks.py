@@ -8,9 +8,8 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from ..errors import ConfigError, PlanError
-from ..functions import Sink
-from ..rich_functions import (
+from ..api.functions import Sink
+from ..api.rich_functions import (
     CoFlatMapFunction,
     CoMapFunction,
     FilterFunction,
@@ -19,6 +18,7 @@ from ..rich_functions import (
     MapFunction,
     ReduceFunction,
 )
+from ..errors import ConfigError, PlanError
 
 R = TypeVar("R")
 

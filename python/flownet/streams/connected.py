@@ -6,16 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from ..context import TaskContext
-from ..dataflow import Origin
+from ..api.context import TaskContext
+from ..api.functions import CoProcessFunction, KeyedBroadcastProcessFunction, KeyedCoProcessFunction, RecordContext
+from ..api.rich_functions import CoFlatMapFunction, CoMapFunction, Function
 from ..errors import PlanError
-from ..functions import (
-    CoProcessFunction,
-    KeyedBroadcastProcessFunction,
-    KeyedCoProcessFunction,
-    RecordContext,
-)
-from ..rich_functions import CoFlatMapFunction, CoMapFunction, Function
+from ..planning.dataflow import Origin
 from .checks import called_of, function_of, kind_of, refuse_async_methods
 from .keyed import KeyedStream
 from .stream import Stream

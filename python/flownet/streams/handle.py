@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from .. import config
-from ..dataflow import DataflowOwner, Node, Origin
 from ..errors import ConfigError, PlanError
-from ..graph import PartitionerName
+from ..internal import config
+from ..planning.dataflow import DataflowOwner, Node, Origin
+from ..planning.graph import PartitionerName
 
 Handle = TypeVar("Handle", bound="OperatorHandle")
 

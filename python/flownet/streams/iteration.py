@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from .. import config
-from ..dataflow import Node, Origin
+from ..api.functions import KeyedProcessFunction, OutputTag
+from ..api.rich_functions import FilterFunction
 from ..errors import ConfigError, PlanError
-from ..functions import KeyedProcessFunction, OutputTag
-from ..rich_functions import FilterFunction
+from ..internal import config
+from ..planning.dataflow import Node, Origin
 from .checks import called_of, function_of, kind_of
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
 
-from ..config import duration_us
-from ..dataflow import Origin
+from ..api.functions import OutputTag
+from ..api.window import WindowAssigner
 from ..errors import ConfigError, PlanError
-from ..functions import OutputTag
-from ..window import WindowAssigner
+from ..internal.config import duration_us
+from ..planning.dataflow import Origin
 from .checks import function_of, key_of, kind_of
 from .stream import Stream
 from .windowed import WindowedStream

@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import codec
+from ..api.functions import KeyedProcessFunction
+from ..api.rich_functions import ReduceFunction
+from ..api.trigger import CountEvictor, CountTrigger, PurgingTrigger
+from ..api.window import Global, WindowAssigner
 from ..errors import PlanError
-from ..functions import KeyedProcessFunction
-from ..rich_functions import ReduceFunction
 from ..state import OpenContext, ValueStateDescriptor
-from ..trigger import CountEvictor, CountTrigger, PurgingTrigger
-from ..window import Global, WindowAssigner
 from .checks import called_of, field_of, function_of, kind_of, method_of, refuse_async_methods, told_of
 from .stream import Stream
 from .windowed import WindowedStream

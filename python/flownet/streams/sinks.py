@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
 
-from ..collected import CollectedRecords
-from ..dataflow import Origin
+from ..api.collected import CollectedRecords
+from ..api.functions import Sink
+from ..api.results import HandOver, Results, collecting
+from ..connectors.part_files import folder_of
 from ..errors import ConfigError, PlanError
-from ..functions import Sink
-from ..part_files import folder_of
-from ..results import HandOver, Results, collecting
+from ..planning.dataflow import Origin
 from .checks import delimiter_of, kind_of, sink_of
 from .handle import OperatorHandle, StreamSink
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from ..job import Job
-    from ..launcher import Host
+    from ..api.job import Job
+    from ..planning.launcher import Host
     from ..spark import SparkResult
 
 T = TypeVar("T")
@@ -182,7 +182,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
             raise ConfigError(
                 f"write_json(default={default!r:.60}): must be a function", setting="default", value=default
             )
-        from ..lines import JsonLine
+        from ..connectors.lines import JsonLine
 
         return self._files("write_json", path, "json", function=JsonLine(default))
 
@@ -224,7 +224,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
         if columns is not None and not _are_names(columns):
             raise ConfigError(f"write_csv(columns={columns!r:.60}): must be names", setting="columns", value=columns)
         delimiter = delimiter_of("write_csv", delimiter)
-        from ..lines import CsvLine
+        from ..connectors.lines import CsvLine
 
         line = CsvLine(names, delimiter)
         header = None if names is None else line.header()

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from .. import config
-from ..dataflow import Origin, lacks_order
+from ..api.functions import OutputTag, ProcessFunction
+from ..api.rich_functions import FilterFunction, FlatMapFunction, MapFunction
+from ..api.watermark import WatermarkStrategy, at_end_of_input
+from ..api.window import WindowAssigner
 from ..errors import PlanError
-from ..functions import OutputTag, ProcessFunction
-from ..graph import FlowControl, PartitionerName
-from ..hashing import Hashing, calls_hash
-from ..rich_functions import FilterFunction, FlatMapFunction, MapFunction
-from ..watermark import WatermarkStrategy, at_end_of_input
-from ..window import WindowAssigner
+from ..internal import config
+from ..planning.dataflow import Origin, lacks_order
+from ..planning.graph import FlowControl, PartitionerName
+from ..planning.hashing import Hashing, calls_hash
 from .calls import CallMethods
 from .checks import called_of, function_of, key_of, kind_of, number_of, refuse_async_methods
 from .iteration import IterationMethods

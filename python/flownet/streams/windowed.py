@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from ..functions import ProcessWindowFunction, Window
-from ..rich_functions import ReduceFunction
+from ..api.functions import ProcessWindowFunction, Window
+from ..api.rich_functions import ReduceFunction
 from .stream import Stream
 from .windows import WindowedBase
 

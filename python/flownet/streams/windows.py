@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from ..aggregate import AggregateFunction, FoldAggregate, merges
-from ..dataflow import Origin, has_timestamps
-from ..errors import PlanError
-from ..functions import OutputTag, ProcessWindowFunction, Window
-from ..rich_functions import ReduceFunction
-from ..trigger import (
+from ..api.aggregate import AggregateFunction, FoldAggregate, merges
+from ..api.functions import OutputTag, ProcessWindowFunction, Window
+from ..api.rich_functions import ReduceFunction
+from ..api.trigger import (
     BuiltInTrigger,
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -25,7 +23,19 @@ from ..trigger import (
     Trigger,
     purging,
 )
-from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign, milliseconds
+from ..api.window import (
+    EndOfInput,
+    Global,
+    Session,
+    Sliding,
+    TimeDomain,
+    Tumbling,
+    WindowAssigner,
+    assign,
+    milliseconds,
+)
+from ..errors import PlanError
+from ..planning.dataflow import Origin, has_timestamps
 from .checks import (
     called_of,
     field_of,

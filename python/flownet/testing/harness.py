@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-from ..environment import Environment
+from ..api.environment import Environment
+from ..api.functions import OutputTag, Window
+from ..api.window import TimeDomain
 from ..errors import PlanError
-from ..expiring_value import without_expiry
-from ..functions import OutputTag, Window
+from ..internal.expiring_value import without_expiry
 from ..streams.changelog_stream import ChangelogStream
 from ..streams.handle import StreamSink
 from ..streams.stream import Stream
-from ..window import TimeDomain
 from .harness_base import HarnessBase, HarnessState, parameters
 from .script import Record
 

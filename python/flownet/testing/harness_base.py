@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .. import _flownet
-from ..dataflow import Origin
-from ..environment import Environment
+from ..api.environment import Environment
+from ..api.functions import OutputTag, ProcessFunction
+from ..api.metrics import UserMetric
+from ..api.window import milliseconds as of_duration
 from ..errors import FlownetError, PlanError
-from ..functions import OutputTag, ProcessFunction
-from ..metrics import UserMetric
+from ..planning.dataflow import Origin
 from ..streams.stream import Stream
-from ..window import milliseconds as of_duration
 from .script import Active, Idle, Said, Step, Watermark, milliseconds
 
 Own = TypeVar("Own", bound="HarnessBase")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..environment import Environment
+from ..api.environment import Environment
+from ..api.functions import OutputTag
 from ..errors import PlanError
-from ..functions import OutputTag
 from ..rows.collected import CollectedRows
 from ..rows.stream import Rows
 from ..streams.handle import StreamSink

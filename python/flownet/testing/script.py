@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..dataflow import Dataflow, Node
 from ..errors import PlanError
+from ..planning.dataflow import Dataflow, Node
 
 Said: TypeAlias = tuple[int, int | None, Any]
 """A step as the source takes it: what it is, when, and the record."""

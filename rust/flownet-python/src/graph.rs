@@ -1,4 +1,4 @@
-//! Reads the dataclasses of `flownet.graph`.
+//! Reads the dataclasses of `flownet.planning.graph`.
 
 use flownet_cluster::plan::{ChainingPolicy, Dataflow, LogicalEdge, LogicalOperator};
 use flownet_runtime::source::RateLimit;
@@ -8,7 +8,7 @@ use pyo3::pybacked::PyBackedBytes;
 
 use crate::convert::Plain;
 
-/// `flownet.graph.Operator`.
+/// `flownet.planning.graph.Operator`.
 #[derive(FromPyObject)]
 pub(crate) struct PyOperator {
     id: u32,
@@ -26,7 +26,7 @@ pub(crate) struct PyOperator {
     workers: Vec<u32>,
 }
 
-/// `flownet.graph.Edge`.
+/// `flownet.planning.graph.Edge`.
 #[derive(FromPyObject)]
 pub(crate) struct PyEdge {
     source: u32,

@@ -25,7 +25,7 @@ use crate::{errors, kept_classes};
 pub(crate) fn read_state<'py>(py: Python<'py>, storage: &str, checkpoint: Option<u64>) -> PyResult<Bound<'py, PyDict>> {
     let read = py.detach(|| flownet_cluster::read_checkpoint(storage, checkpoint));
     let read = read.map_err(|error| errors::cluster(py, error))?;
-    py.import("flownet.class_changes")?.call_method1("find_to_read", (kept_classes::listed(py, &read)?,))?;
+    py.import("flownet.internal.class_changes")?.call_method1("find_to_read", (kept_classes::listed(py, &read)?,))?;
     let CheckpointContents { manifest, parts } = read;
     let entries = PyList::empty(py);
     for operator in &manifest.operators {

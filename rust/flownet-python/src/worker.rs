@@ -57,10 +57,10 @@ fn chain_factory(init: &[u8]) -> Result<Arc<dyn ChainFactory>, String> {
     Ok(Arc::new(PythonChainFactory::new(Arc::new(Objects::default()))))
 }
 
-/// Gives the init bytes of a job to a function of `flownet.serialise`.
+/// Gives the init bytes of a job to a function of `flownet.internal.serialise`.
 pub(crate) fn apply_init(function: &str, init: &[u8]) -> Result<(), String> {
     Python::attach(|py| {
-        let apply = || py.import("flownet.serialise")?.call_method1(function, (PyBytes::new(py, init),));
+        let apply = || py.import("flownet.internal.serialise")?.call_method1(function, (PyBytes::new(py, init),));
         apply().map(drop).map_err(|error: PyErr| error.to_string())
     })
 }

@@ -260,7 +260,7 @@ def test_a_call_that_never_returns_ends_with_its_timeout(env: fn.Environment, ru
 
 
 def test_a_call_that_refuses_to_be_cancelled_keeps_nobody(env: fn.Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flownet.asynchronous._CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("flownet.internal.asynchronous._CLOSE_SECONDS", 0.2)
 
     async def stubborn(number: int) -> int:
         while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-from flownet import serialise
+from flownet.internal import serialise
 
 from . import histories
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
-from flownet import changelog
 from flownet.errors import ConfigError, PlanError, RetractionError
+from flownet.streams import changelog
 
 from .histories import Row, histories, rows_of
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
-from flownet import changelog
 from flownet.errors import RetractionError
+from flownet.streams import changelog
 
 from .histories import CHANCE
 from .test_changes import OfAKey

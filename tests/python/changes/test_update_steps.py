@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
-from flownet import changelog, testing
+from flownet import testing
+from flownet.streams import changelog
 
 from .histories import CHANCE, Row, rows_of
 from .test_changes import GROUPS, KINDS, OfAKey, best, grouped, joined

@@ -25,7 +25,7 @@ from rich.console import Console
 import flownet as fn
 from flownet.cli.job_snapshot import JobSnapshot
 from flownet.cli.top_view import drawn, stacked
-from flownet.units import pressure
+from flownet.internal.units import pressure
 
 from .served import Serve
 

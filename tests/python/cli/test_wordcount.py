@@ -9,7 +9,7 @@ import pytest
 
 import flownet as fn
 from flownet.cli.demo import LiveWindows, Text, Totals, count_words
-from flownet.progress import Progress
+from flownet.observation.progress import Progress
 
 
 @pytest.fixture(scope="module")

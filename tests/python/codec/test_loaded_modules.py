@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flownet.loaded_modules import loaded
+from flownet.internal.loaded_modules import loaded
 
 SLOW = """
 import threading

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 import flownet as fn
-from flownet import config
+from flownet.internal import config
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
 

@@ -90,7 +90,7 @@ def test_the_file_and_row_group_with_the_latest_record_are_named(kind: str, work
 
 def test_partitions_of_topics_are_named() -> None:
     pytest.importorskip("confluent_kafka")
-    from flownet.kafka import KafkaSource
+    from flownet.connectors.kafka import KafkaSource
 
     assert KafkaSource._name_of(object.__new__(KafkaSource), ("orders", 3)) == "partition 3 of topic 'orders'"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flownet import serialise
+from flownet.internal import serialise
 
 from . import failures, nexmark_jobs
 

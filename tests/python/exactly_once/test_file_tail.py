@@ -255,7 +255,7 @@ def test_splits_that_a_source_finds_while_its_job_runs_are_read_once(
 
 
 def test_every_subtask_knows_who_reads_what_is_found() -> None:
-    from flownet.source import Assignment
+    from flownet.connectors.source import Assignment
 
     class Nothing(fn.Source[str]):
         discovery_interval = "1s"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import serialise
+from flownet.internal import serialise
 
 from . import overlapping_jobs
 from .chaos import HERE, Chaos

@@ -12,7 +12,7 @@ import pytest
 
 import flownet as fn
 from flownet import errors
-from flownet.transient import is_transient
+from flownet.connectors.transient import is_transient
 
 
 class Fails:

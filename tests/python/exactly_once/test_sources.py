@@ -12,7 +12,7 @@ import pytest
 
 import flownet as fn
 from flownet import errors
-from flownet.source import Assignment
+from flownet.connectors.source import Assignment
 
 from .failures import FailsOnce, lines
 

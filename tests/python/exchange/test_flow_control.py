@@ -10,7 +10,7 @@ import pytest
 
 import flownet as fn
 from flownet.errors import ConfigError, ReceiveLimitError
-from flownet.graph import FlowControl
+from flownet.planning.graph import FlowControl
 
 RECORDS = 20_000
 TEXT = "x" * 200

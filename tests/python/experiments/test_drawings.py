@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flownet import plots
 from flownet.experiments.drawings import _Axis
+from flownet.internal import plots
 
 
 def axis(values: list[tuple[str, float | None]]) -> _Axis:

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import flownet as fn
+from flownet.connectors.file_listing import is_hidden, is_unfinished
+from flownet.connectors.file_tail import files as followed
 from flownet.errors import InputError
-from flownet.file_tail import files as followed
-from flownet.listing import is_hidden, is_unfinished
 
 DATA = ["a.x", "b/a.x", "b/c.tmp.x", "_day=1/a.x", "day=2/_more=3/a.x", "day=2/to=do.pending/a.x"]
 """Files that are read, below one folder."""

@@ -8,9 +8,9 @@ import pytest
 
 from flownet.errors import ConfigError
 from flownet.experiments import Parameter
+from flownet.internal.parameter import assigned
 from flownet.lab.head_of_line import HeadOfLine
 from flownet.lab.settings import parameters, with_settings, with_values, written
-from flownet.parameter import assigned
 
 
 @pytest.mark.parametrize(

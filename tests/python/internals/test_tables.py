@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flownet.pages import Page
-from flownet.tables import text_table
+from flownet.internal.pages import Page
+from flownet.internal.tables import text_table
 
 ROWS = [
     ["control", "kept", "in flight", "verdict"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flownet.units import event_time, format_number, format_seconds, format_share, format_value, listed
+from flownet.internal.units import event_time, format_number, format_seconds, format_share, format_value, listed
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import config, environment
+from flownet.api import environment
 from flownet.errors import ConfigError
+from flownet.internal import config
 
 
 @pytest.mark.parametrize(

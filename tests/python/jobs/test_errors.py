@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import errors, graph
+from flownet import errors
+from flownet.planning import graph
 
 
 class Point:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import serialise
 from flownet.errors import NotShippableError
+from flownet.internal import serialise
 
 LOCK = threading.Lock()
 

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from flownet.job import Job
+from flownet.api.job import Job
 from flownet.lab.scenarios import SCENARIOS
 from flownet.lab.settings import with_settings
 from flownet.lab.trace import Trace
-from flownet.sample import JobSample
+from flownet.observation.sample import JobSample
 
 from .conftest import SHORT
 

@@ -54,12 +54,12 @@ MAY_IMPORT_EXTENSION = {
     "bench_process",
     "cli.checkpoints",
     "codec",
-    "config",
-    "environment",
+    "internal.config",
+    "api.environment",
     "errors",
-    "file_tail",
-    "graph",
-    "kept_state",
+    "connectors.file_tail",
+    "planning.graph",
+    "internal.kept_state",
     "otel.exporter",
     "rows.collected",
     "rows.csv_files",
@@ -70,12 +70,12 @@ MAY_IMPORT_EXTENSION = {
     "rows.schemas",
     "rows.stream",
     "spark.member",
-    "log_capture",
+    "observation.log_capture",
     "spark.micro_batches",
     "spark.stage",
     "spark.versions",
     "testing.harness_base",
-    "ui",
+    "observation.ui",
     "worker",
 }
 
@@ -162,8 +162,9 @@ def imported(source: Path, *, for_types: bool = False) -> set[str]:
             continue
         if isinstance(node, ast.ImportFrom) and node.level:
             package = source.parents[node.level - 1]
-            prefix = ".".join((*package.relative_to(PACKAGE).parts, *(node.module or "").split(".")))
-            names |= {prefix.strip(".")} if node.module else {alias.name for alias in node.names}
+            prefix = package.relative_to(PACKAGE).parts
+            found = [node.module] if node.module else [alias.name for alias in node.names]
+            names |= {".".join((*prefix, name)) for name in found}
         pending.extend(ast.iter_child_nodes(node))
     return names
 
@@ -233,7 +234,8 @@ def test_a_command_does_not_load_what_others_need(command: str) -> None:
 import sys
 from flownet import cli
 cli._parser({command!r})
-print([name for name in ("numpy", "flownet.environment", "flownet.lab", "flownet.report") if name in sys.modules])
+heavy = ("numpy", "flownet.api.environment", "flownet.lab", "flownet.observation.report")
+print([name for name in heavy if name in sys.modules])
 """
     finished = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert finished.stdout == "[]\n"
@@ -245,14 +247,14 @@ def test_a_worker_does_not_load_what_describes_dataflows() -> None:
     modules = env.from_collection([None]).map(lambda _: sorted(sys.modules)).collect()
     env.execute(1)
     loaded = {name for name in next(iter(modules)) if name.startswith("flownet")}
-    assert "flownet.serialise" in loaded
-    assert not {name for name in loaded if name.startswith(("flownet.environment", "flownet.streams"))}
+    assert "flownet.internal.serialise" in loaded
+    assert not {name for name in loaded if name.startswith(("flownet.api.environment", "flownet.streams"))}
 
 
 def test_a_run_of_an_experiment_does_not_load_what_it_may_not_need() -> None:
     script = """
 import sys, flownet.experiments.process
-print([name for name in ("numpy", "flownet.environment", "flownet.lab") if name in sys.modules])
+print([name for name in ("numpy", "flownet.api.environment", "flownet.lab") if name in sys.modules])
 """
     finished = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert finished.stdout == "[]\n"

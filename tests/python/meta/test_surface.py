@@ -17,23 +17,10 @@ import pytest
 
 import flownet as fn
 import flownet.rows
-from flownet import (
-    aggregate,
-    client,
-    collected,
-    errors,
-    functions,
-    job,
-    metrics,
-    rich_functions,
-    source,
-    sqlite,
-    state,
-    trigger,
-    ui,
-    watermark,
-    window,
-)
+from flownet import client, errors, state
+from flownet.api import aggregate, collected, functions, job, metrics, rich_functions, trigger, watermark, window
+from flownet.connectors import source, sqlite
+from flownet.observation import ui
 from flownet.streams import all_windowed, checks, connected, joined, keyed, sinks, stream, windowed, windows
 
 ROOT = Path(__file__).parents[3]
@@ -104,7 +91,7 @@ MODULES = [
         ui,
         watermark,
         window,
-        sys.modules["flownet.environment"],
+        sys.modules["flownet.api.environment"],
     ),
     *(all_windowed, checks, connected, joined, keyed, sinks, stream, windowed, windows),
     *(importlib.import_module(module.name) for module in pkgutil.walk_packages(fn.rows.__path__, "flownet.rows.")),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet.file_tail import FollowedText
+from flownet.connectors.file_tail import FollowedText
 
 TICK = "10ms"
 

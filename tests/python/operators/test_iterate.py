@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import errors, serialise
+from flownet import errors
+from flownet.internal import serialise
 
 ROOT = Path(__file__).parents[3]
 

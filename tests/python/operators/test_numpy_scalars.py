@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import flownet as fn
+from flownet.connectors.kafka.record import _json_of
 from flownet.errors import OperatorError
-from flownet.kafka.record import _json_of
-from flownet.numpy_scalars import plain
+from flownet.internal.numpy_scalars import plain
 
 SCALARS: list[tuple[Any, Any]] = [
     (np.int8(-1), -1),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flownet as fn
-from flownet.hashing import Hashing
+from flownet.planning.hashing import Hashing
 
 if TYPE_CHECKING:
     from tests.python.conftest import Run

@@ -13,7 +13,7 @@ import flownet as fn
 if TYPE_CHECKING:
     from tests.python.conftest import Run
 
-    from flownet.source_methods import TextErrors
+    from flownet.connectors.source_methods import TextErrors
 
 
 def test_lines_come_without_their_ends(env: fn.Environment, run: Run, tmp_path: Path) -> None:

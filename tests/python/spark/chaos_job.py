@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import flownet as fn
-from flownet import serialise
+from flownet.internal import serialise
 
 KEYS = 7
 

@@ -25,7 +25,7 @@ import flownet as fn
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from flownet.launcher import Host
+    from flownet.planning.launcher import Host
 
     from .standalone import Standalone
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import flownet as fn
-from flownet import serialise
 from flownet.errors import WorkerLostError
+from flownet.internal import serialise
 
 from ..exactly_once.failures import FailsOnce, lines
 

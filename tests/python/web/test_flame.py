@@ -20,7 +20,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 from flownet.client import Client as RemoteJobs
-from flownet.flame import Flame
+from flownet.observation.flame import Flame
 
 from .test_server import Client, request, until
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ... import bench
-from ...parameter import Parameter, Value
+from ...internal.parameter import Parameter, Value
 from ..workload import Figure, Measurement, RunPlace, Workload
 
 

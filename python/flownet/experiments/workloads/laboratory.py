@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ...internal.parameter import Parameter, Value
 from ...lab.head_of_line import HeadOfLine
 from ...lab.settings import parameters, with_values
 from ...lab.trace import Trace
-from ...parameter import Parameter, Value
 from ..workload import Figure, Measurement, RunPlace, Workload
 
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from ...environment import Environment
+from ...api.environment import Environment
 from ...errors import FlownetError
-from ...extras import need
-from ...parameter import Parameter, Value
+from ...internal.extras import need
+from ...internal.parameter import Parameter, Value
 from ..workload import Figure, Measurement, RunPlace, Workload
 
 if TYPE_CHECKING:

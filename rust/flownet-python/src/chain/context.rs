@@ -1,4 +1,4 @@
-//! What users' functions are handed: the members that `flownet.functions` promises.
+//! What users' functions are handed: the members that `flownet.api.functions` promises.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -519,6 +519,6 @@ const SECONDS: Range<i64> = 500_000_000..5_000_000_000;
 /// A `flownet.Window`.
 pub(super) fn window_object(py: Python<'_>, window: Window) -> PyResult<Bound<'_, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let find = || py.import(intern!(py, "flownet.functions"))?.getattr(intern!(py, "Window")).map(Bound::unbind);
+    let find = || py.import(intern!(py, "flownet.api.functions"))?.getattr(intern!(py, "Window")).map(Bound::unbind);
     CLASS.get_or_try_init(py, find)?.bind(py).call1((window.start_ms, window.end_ms))
 }

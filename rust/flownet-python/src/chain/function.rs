@@ -18,7 +18,7 @@ pub(super) struct Function {
 }
 
 impl Function {
-    /// A callable, or of a `flownet.rich_functions.Function` the method of this name.
+    /// A callable, or of a `flownet.api.rich_functions.Function` the method of this name.
     pub(super) fn of(given: Bound<'_, PyAny>, method: &str) -> PyResult<Self> {
         if !is_told(&given)? {
             return Ok(Self { function: given.unbind(), object: None });
@@ -62,7 +62,7 @@ pub(super) fn methods(inputs: ProcessInputs) -> &'static [&'static str] {
 /// Whether it is an object that is told.
 pub(super) fn is_told(given: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = given.py();
-    let class = py.import(intern!(py, "flownet.rich_functions"))?.getattr(intern!(py, "Function"))?;
+    let class = py.import(intern!(py, "flownet.api.rich_functions"))?.getattr(intern!(py, "Function"))?;
     given.is_instance(&class)
 }
 

@@ -1,6 +1,6 @@
 //! Classes of values that an earlier run of the program wrote, as the running program has them.
 //!
-//! `flownet.class_changes` finds the class by its name before the job starts, and makes the new instances.
+//! `flownet.internal.class_changes` finds the class by its name before the job starts, and makes the new instances.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) struct ChangedClass {
     pub(super) kind: &'static str,
     pub(super) in_dict: Vec<Py<PyString>>,
     pub(super) in_slots: Vec<Py<PyString>>,
-    /// `flownet.class_changes.Change`.
+    /// `flownet.internal.class_changes.Change`.
     change: Py<PyAny>,
 }
 
@@ -90,8 +90,8 @@ impl ChangedClass {
 }
 
 /// What the program has in the place of a class that a checkpoint from before this run names so: a
-/// `flownet.class_changes.Restored`. `None` of a class that this run has written.
+/// `flownet.internal.class_changes.Restored`. `None` of a class that this run has written.
 pub(super) fn restored(py: Python<'_>, number: u64) -> Result<Option<Bound<'_, PyAny>>, CodecError> {
-    let found = RESTORED.import(py, "flownet.class_changes", "restored")?.call1((number,))?;
+    let found = RESTORED.import(py, "flownet.internal.class_changes", "restored")?.call1((number,))?;
     Ok((!found.is_none()).then_some(found))
 }

@@ -1,6 +1,6 @@
 //! What the codec knows of a class: how its instances travel, and what they are as keys.
 //!
-//! Python looks at the class once (`flownet.record_classes`), and says here what it found.
+//! Python looks at the class once (`flownet.internal.record_classes`), and says here what it found.
 
 use std::sync::OnceLock;
 
@@ -90,7 +90,7 @@ pub(crate) struct Layout<'a> {
 impl Class {
     pub(super) fn describe(class: &Bound<'_, PyType>) -> Result<Self, CodecError> {
         let py = class.py();
-        let described = py.import("flownet.record_classes")?.call_method1("describe", (class,))?;
+        let described = py.import("flownet.internal.record_classes")?.call_method1("describe", (class,))?;
         let kind: String = described.getattr("kind")?.extract()?;
         let in_dict: Vec<String> = described.getattr("in_dict")?.extract()?;
         let kind = match kind.as_str() {
@@ -135,7 +135,7 @@ impl Class {
         }
         let mut bytes = self.outline(py)?;
         put_name(&mut bytes, &self.identity);
-        let pickled = py.import("flownet.record_classes")?.call_method1("dump_class", (&self.class,));
+        let pickled = py.import("flownet.internal.record_classes")?.call_method1("dump_class", (&self.class,));
         let pickled = pickled.map_err(|error| CodecError::ClassNotSent { type_name: self.type_name(py), error })?;
         bytes.extend_from_slice(pickled.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes());
         if bytes.len() > MAX_DEFINITION_BYTES {

@@ -75,7 +75,7 @@ pub(super) fn encode_time_key(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny
     if !matches!(kind.as_str(), "M" | "m") {
         return Ok(false);
     }
-    let canonical = py.import("flownet.record_classes")?.call_method1("numpy_time_key", (value,))?;
+    let canonical = py.import("flownet.internal.record_classes")?.call_method1("numpy_time_key", (value,))?;
     let Ok((name, ticks)) = canonical.extract::<(String, Bound<'_, PyInt>)>() else {
         temporal::encode_key(encoder, &canonical)?;
         return Ok(true);

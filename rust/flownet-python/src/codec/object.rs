@@ -367,7 +367,7 @@ fn new_instance<'py>(
     arguments: &Bound<'py, PyTuple>,
 ) -> Result<Bound<'py, PyAny>, CodecError> {
     // SAFETY: attached. `base` is a static type, whose slot `tp_new` is a function of this type. `class` is a subclass of
-    // `base` that has the `__new__` of `base` (`flownet.record_classes` looks), so the function may make its instances; it
+    // `base` that has the `__new__` of `base` (`flownet.internal.record_classes` looks), so the function may make its instances; it
     // gives a new reference or null with an exception set.
     unsafe {
         let slot = ffi::PyType_GetSlot(base, ffi::Py_tp_new);

@@ -16,7 +16,7 @@ static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<(), CodecError> {
     let py = value.py();
-    let dumps = DUMPS.import(py, "flownet.record_classes", "dumps")?;
+    let dumps = DUMPS.import(py, "flownet.internal.record_classes", "dumps")?;
     let pickled = dumps.call1((value, encoder.classes.shared()))?;
     let (bytes, met): (Bound<'_, PyBytes>, Bound<'_, PyList>) = pickled.extract()?;
     for class in met {
@@ -29,5 +29,5 @@ pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Res
 
 pub(super) fn decode<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> Result<Bound<'py, PyAny>, CodecError> {
     let bytes = PyBytes::new(py, decoder.blob()?);
-    Ok(LOADS.import(py, "flownet.record_classes", "loads")?.call1((bytes, decoder.classes.shared()))?)
+    Ok(LOADS.import(py, "flownet.internal.record_classes", "loads")?.call1((bytes, decoder.classes.shared()))?)
 }

@@ -45,11 +45,11 @@ fn classes(py: Python<'_>) -> (KnownClasses, SentClasses) {
     let filled = || {
         let table = Arc::new(ClassTable::default());
         install(py, c"", "flownet");
-        install(py, CLASS_NAMES, "flownet.class_names");
-        install(py, LOADED_MODULES, "flownet.loaded_modules");
-        install(py, PICKLING, "flownet.pickling");
-        install(py, SLOTS, "flownet.classes");
-        install(py, RECORD_CLASSES, "flownet.record_classes");
+        install(py, CLASS_NAMES, "flownet.internal.class_names");
+        install(py, LOADED_MODULES, "flownet.internal.loaded_modules");
+        install(py, PICKLING, "flownet.internal.pickling");
+        install(py, SLOTS, "flownet.internal.classes");
+        install(py, RECORD_CLASSES, "flownet.internal.record_classes");
         let module = install(py, CLASSES, "fuzz_classes");
         let mut sent = SentClasses::new(Arc::clone(&table), Pickle::Refused);
         encode(&module.getattr("INSTANCES").expect("it is there"), &mut sent, &mut Vec::new()).expect("they travel");
@@ -79,11 +79,11 @@ fn encoded(py: Python<'_>, expression: &CStr) -> Vec<u8> {
     bytes
 }
 
-const CLASS_NAMES: &CStr = c_str!(include_str!("../../../../python/flownet/class_names.py"));
-const LOADED_MODULES: &CStr = c_str!(include_str!("../../../../python/flownet/loaded_modules.py"));
-const PICKLING: &CStr = c_str!(include_str!("../../../../python/flownet/pickling.py"));
-const SLOTS: &CStr = c_str!(include_str!("../../../../python/flownet/classes.py"));
-const RECORD_CLASSES: &CStr = c_str!(include_str!("../../../../python/flownet/record_classes.py"));
+const CLASS_NAMES: &CStr = c_str!(include_str!("../../../../python/flownet/internal/class_names.py"));
+const LOADED_MODULES: &CStr = c_str!(include_str!("../../../../python/flownet/internal/loaded_modules.py"));
+const PICKLING: &CStr = c_str!(include_str!("../../../../python/flownet/internal/pickling.py"));
+const SLOTS: &CStr = c_str!(include_str!("../../../../python/flownet/internal/classes.py"));
+const RECORD_CLASSES: &CStr = c_str!(include_str!("../../../../python/flownet/internal/record_classes.py"));
 
 const CLASSES: &CStr = c"
 import dataclasses, enum, typing

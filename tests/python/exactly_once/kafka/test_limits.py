@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 import flownet as fn
 from flownet import errors
-from flownet.kafka.limits import batch_bytes
+from flownet.connectors.kafka.limits import batch_bytes
 
 if TYPE_CHECKING:
     from .broker import Broker

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 import flownet as fn
 from flownet import errors
-from flownet.kafka import transaction_history
+from flownet.connectors.kafka import transaction_history
 
 from ..failures import FailsOnce
 

@@ -17,7 +17,7 @@ import pytest
 
 import flownet as fn
 from flownet import errors
-from flownet.kafka import fetcher
+from flownet.connectors.kafka import fetcher
 
 from ..failures import FailsOnce, lines
 

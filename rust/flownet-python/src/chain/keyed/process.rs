@@ -230,7 +230,7 @@ impl Process {
 /// The name of the function's class, if the class says nothing of timers.
 fn without_on_timer(function: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     let (py, class) = (function.py(), function.get_type());
-    let base = py.import("flownet.functions")?.getattr("KeyedProcessFunction")?;
+    let base = py.import("flownet.api.functions")?.getattr("KeyedProcessFunction")?;
     let is_missing = class.getattr(intern!(py, "on_timer"))?.is(&base.getattr(intern!(py, "on_timer"))?)
         && function.getattr(intern!(py, "on_timer"))?.hasattr(intern!(py, "__func__"))?;
     Ok(if is_missing { Some(class.name()?.to_string()) } else { None })

@@ -29,7 +29,7 @@ use crate::codec::{self, KnownClasses};
 /// As many records are gathered before they are handed over, unless the batch ends first.
 const HANDED_OVER: usize = 64;
 
-/// The ticket by which `flownet.asynchronous` says that the function is open. That of a loop that has ended is no record's
+/// The ticket by which `flownet.internal.asynchronous` says that the function is open. That of a loop that has ended is no record's
 /// either.
 const OPENED: Ticket = Ticket::MAX;
 
@@ -68,7 +68,7 @@ pub(in crate::chain) struct Limits {
 
 /// The thread that runs them.
 struct Calls {
-    /// `flownet.asynchronous.Calls`.
+    /// `flownet.internal.asynchronous.Calls`.
     runner: Py<PyAny>,
     answers: Py<PyAnswers>,
 }
@@ -120,7 +120,7 @@ impl MapAsync {
 
     fn start(&self, py: Python<'_>, cx: &TaskContext) -> PyResult<(Calls, bool)> {
         let answers = Py::new(py, PyAnswers::new(cx.bell.clone(), self.threads.clone()))?;
-        let class = py.import(intern!(py, "flownet.asynchronous"))?.getattr(intern!(py, "Calls"))?;
+        let class = py.import(intern!(py, "flownet.internal.asynchronous"))?.getattr(intern!(py, "Calls"))?;
         let runner = class.call1((&self.function, PyTaskContext::new(&self.info, cx), &answers))?;
         let is_opening = runner.call_method0(intern!(py, "start"))?.extract()?;
         Ok((Calls { runner: runner.unbind(), answers }, is_opening))

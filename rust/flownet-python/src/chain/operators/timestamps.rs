@@ -128,7 +128,7 @@ impl Timestamps {
         let record = if let Call::Record(record, _) = call { Some(record) } else { None };
         let asked = own.of(py, split).and_then(|own| {
             let output =
-                py.import(intern!(py, "flownet.watermark"))?.getattr(intern!(py, "WatermarkOutput"))?.call0()?;
+                py.import(intern!(py, "flownet.api.watermark"))?.getattr(intern!(py, "WatermarkOutput"))?.call0()?;
             match call {
                 Call::Record(record, timestamp_ms) => {
                     own.call_method1(intern!(py, "on_event"), (record, timestamp_ms, &output))?;

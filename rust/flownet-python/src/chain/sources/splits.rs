@@ -1,6 +1,6 @@
 //! `from_source`: splits of a source of the user, each read from a position on.
 //!
-//! Which splits there are and which of them a subtask reads says `flownet.source`; here they are read by turns. A
+//! Which splits there are and which of them a subtask reads says `flownet.connectors.source`; here they are read by turns. A
 //! position is asked for when a checkpoint is taken, and for no record: what was read and not emitted by then, which the
 //! source's rate holds back, is part of the checkpoint.
 //!
@@ -36,7 +36,7 @@ use crate::codec::{self, KnownClasses};
 
 /// Reads the splits that fall to this subtask.
 pub(in crate::chain) struct Splits {
-    /// A `flownet.source.Assignment`.
+    /// A `flownet.connectors.source.Assignment`.
     assignment: Py<PyAny>,
     info: OperatorInfo,
     meter: Meter,

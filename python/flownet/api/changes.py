@@ -1,0 +1,154 @@
+"""Changes: what tells of a table that changes, row by row."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ..errors import RetractionError
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+class RowKind(enum.Enum):
+    """What becomes of a row. Named as in PyFlink."""
+
+    INSERT = 0
+    """There is one more."""
+    UPDATE_BEFORE = 1
+    """One is there no more: another takes its place, which ``UPDATE_AFTER`` brings."""
+    UPDATE_AFTER = 2
+    """There is one more, in the place of another."""
+    DELETE = 3
+    """One is there no more."""
+
+    def __str__(self) -> str:
+        return ("+I", "-U", "+U", "-D")[self.value]
+
+
+# A member of an enum is looked up by a function that is written in Python: names of the module take a tenth of that.
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = RowKind
+
+
+class Change(NamedTuple, Generic[T]):
+    """A change of one row."""
+
+    kind: RowKind
+    """What becomes of it."""
+    value: T
+    """The row."""
+
+    @property
+    def adds(self) -> bool:
+        """Whether there is one row more, and not one less."""
+        kind = self.kind
+        return kind is INSERT or kind is UPDATE_AFTER
+
+
+def identity_of(row: Any) -> Hashable:
+    """Make of a row what equal rows have in common: the row itself, if it can be hashed. All NaN are equal.
+
+    Raises
+    ------
+    RetractionError
+        It can neither be hashed nor taken apart.
+    """
+    try:
+        hash(row)
+    except TypeError:
+        return (type(row).__qualname__, _parts_of(row))
+    if isinstance(row, float):
+        return _NAN if row != row else row
+    if isinstance(row, tuple) and any(isinstance(item, float | tuple) for item in row):
+        # A NaN of a row that went through an exchange is another object, and equal to none.
+        return tuple(map(identity_of, row))
+    return row  # type: ignore[no-any-return]
+
+
+_NAN = ("flownet.NaN",)
+
+
+def _parts_of(row: Any) -> Hashable:
+    if isinstance(row, list | tuple | bytearray):
+        return tuple(map(identity_of, row))
+    if isinstance(row, set):
+        return frozenset(row)
+    if isinstance(row, dict):
+        return frozenset((key, identity_of(value)) for key, value in row.items())
+    if hasattr(row, "__dict__"):
+        return identity_of(vars(row))
+    if hasattr(row, "__dataclass_fields__"):
+        return tuple(identity_of(getattr(row, field)) for field in row.__dataclass_fields__)
+    raise RetractionError(
+        f"a row that can neither be hashed nor taken apart is found again by nothing: {row!r:.200}",
+        record=repr(row)[:200],
+    )
+
+
+class MaterializedTable(Generic[T]):
+    """The rows that changes leave: ``changes.collect(into=table)``, or `extend` with what was collected.
+
+    Examples
+    --------
+    >>> import flownet as fn
+    >>> table = fn.MaterializedTable()
+    >>> env = fn.Environment()
+    >>> words = env.from_collection(["to", "be", "to"]).as_changelog()
+    >>> counts = words.key_by(str).count().collect(into=table)
+    >>> result = env.execute()
+    >>> sorted(table.rows())
+    [('be', 1), ('to', 2)]
+    >>> table.as_dict(lambda row: row[0])["to"]
+    ('to', 2)
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, list[T]] = {}
+
+    def extend(self, changes: Iterable[Change[T]]) -> None:
+        """Take changes, in their order.
+
+        Raises
+        ------
+        RetractionError
+            A row is to go that is not there.
+        """
+        for change in changes:
+            identity = identity_of(change.value)
+            if change.adds:
+                self._held.setdefault(identity, []).append(change.value)
+                continue
+            rows = self._held.get(identity)
+            if rows is None:
+                raise RetractionError(
+                    f"{change.kind} of a row that is not there: {change.value!r:.200}", record=repr(change.value)[:200]
+                )
+            rows.pop()
+            if not rows:
+                del self._held[identity]
+
+    def rows(self) -> list[T]:
+        """List the rows, each as often as it is there, in no particular order."""
+        return [row for rows in self._held.values() for row in rows]
+
+    def as_dict(self, key: Callable[[T], K]) -> dict[K, T]:
+        """Make a mapping of the rows.
+
+        Raises
+        ------
+        ValueError
+            Two rows have one key.
+        """
+        mapping: dict[K, T] = {}
+        for row in self.rows():
+            if mapping.setdefault(key(row), row) is not row:
+                raise ValueError(f"two rows have the key {key(row)!r}: {mapping[key(row)]!r:.200} and {row!r:.200}")
+        return mapping
+
+    def __len__(self) -> int:
+        return sum(map(len, self._held.values()))
+
+    def __repr__(self) -> str:
+        return f"<MaterializedTable of {len(self)} rows>"

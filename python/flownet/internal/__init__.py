@@ -1,0 +1,1 @@
+"""Helpers that users do not import."""

@@ -1,0 +1,1 @@
+"""Reports, samples, logs and pages of jobs."""

@@ -1,0 +1,1 @@
+"""The dataflow while it is described, and what is checked before it runs."""
