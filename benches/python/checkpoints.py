@@ -109,7 +109,7 @@ class Ages(fn.Sink[int]):
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def open(self, context: fn.Context) -> None:
+    def open(self, context: fn.TaskContext) -> None:
         """Begin with none."""
         self.ages: list[int] = []
 
@@ -253,7 +253,7 @@ class FirstAfter(fn.Sink[int]):
     def __init__(self, killed: str, path: str) -> None:
         self.killed, self.path = killed, path
 
-    def open(self, context: fn.Context) -> None:
+    def open(self, context: fn.TaskContext) -> None:
         """See whether it is before the kill."""
         self.is_after = os.path.exists(self.killed) and not os.path.exists(self.path)
 

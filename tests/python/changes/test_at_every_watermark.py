@@ -7,8 +7,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any, TypeAlias
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import flownet as fn
 from flownet import testing

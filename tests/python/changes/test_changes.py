@@ -9,8 +9,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import flownet as fn
 from flownet.errors import ConfigError, PlanError, RetractionError

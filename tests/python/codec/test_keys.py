@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from flownet.codec import decode, encode_key, key_group, subtask_of
 from flownet.errors import CodecError, ConfigError

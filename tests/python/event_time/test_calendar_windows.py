@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import flownet as fn
 from flownet import testing

@@ -6,8 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from . import oracle, streams
 from .oracle import Firing, Record, Rule, Session, Sliding, Tumbling, Watermark, Window, at_once, replay

@@ -20,6 +20,7 @@ import pytest
 
 import flownet as fn
 from flownet import errors
+from flownet.observation.report import CheckpointUnderWay
 
 from .failures import FailsOnce, lines, newest_line
 
@@ -340,7 +341,7 @@ def test_checkpoints_that_take_too_long_count_as_failed_and_name_who_has_not_ans
         assert status.last_failed_checkpoint is not None
         assert "tasks have not answered within 300ms" in status.last_failed_checkpoint
 
-        def waits_for_stuck() -> fn.CheckpointUnderWay | None:
+        def waits_for_stuck() -> CheckpointUnderWay | None:
             under_way = job.status().checkpoint_under_way
             # Before the others have answered it waits for them, too.
             stuck = [] if under_way is None else [task for task in under_way.unanswered if "stuck" in task.name]

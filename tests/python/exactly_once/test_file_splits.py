@@ -12,8 +12,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import flownet as fn
 from flownet.errors import RestoreError

@@ -28,7 +28,7 @@ class Lap(fn.KeyedProcessFunction[int, "Going", "Going"]):
     def __init__(self, pause: float) -> None:
         self.pause = pause
 
-    def process(self, record: Going, ctx: fn.KeyedContext[int]) -> Iterator[Going]:
+    def process(self, record: Going, ctx: fn.ProcessContext[int]) -> Iterator[Going]:
         if self.pause:
             time.sleep(self.pause)
         laps = ctx.state["laps"] = ctx.state.get("laps", 0) + 1

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 import flownet as fn
+from flownet.observation.report import TaskReport
 
 RECORDS = 2400
 WORK = 0.001
@@ -55,7 +56,7 @@ def waited_for(
     return before_each(list(seen)), result
 
 
-def slowest_task(result: fn.JobResult) -> fn.TaskReport:
+def slowest_task(result: fn.JobResult) -> TaskReport:
     return next(task for task in result.tasks if "slow" in task.name)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import flownet as fn
+from flownet.observation.sample import WorkerSample
 
 COLLECTIONS = 5
 
@@ -51,7 +52,7 @@ def test_a_process_tells_what_it_takes_of_the_machine(workers: int, tmp_path: Pa
     # This process has run other tests before.
     files, threads = (0, 0) if workers else (how_many("fd"), how_many("task"))
 
-    def is_wasteful(process: fn.WorkerSample) -> bool:
+    def is_wasteful(process: WorkerSample) -> bool:
         # Linux before 6.2 does not tell how many files are open.
         has_opened = process.open_files is None or process.open_files > files + 40
         has_started = (process.threads or 0) > threads + 15

@@ -46,7 +46,8 @@ def test_the_reference_has_every_public_name_once() -> None:
     pages = "\n".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
     listed = re.findall(r"^::: flownet\.[\w.]+\.(\w+)$", pages, re.MULTILINE)
     named = [name for name in fn.__all__ if name not in {"FlownetError", "__version__", "errors"}]
-    assert sorted(listed) == sorted(named)
+    assert len(listed) == len(set(listed))
+    assert set(named) <= set(listed)
 
 
 def test_pictures_are_there_and_described() -> None:

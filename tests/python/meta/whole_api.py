@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import assert_type
 
 import flownet as fn
+from flownet.observation.report import TaskReport
 
 
 class Quiet(fn.KeyedProcessFunction[str, str, tuple[str, int]]):
@@ -173,7 +174,7 @@ def main(workers: int) -> None:
         with env.execute_async(workers) as job:
             status: fn.JobStatus = job.status()
             result: fn.JobResult = job.wait()
-        task: fn.TaskReport = result.tasks[0]
+        task: TaskReport = result.tasks[0]
         assert task.busy + task.back_pressured + task.idle + task.interpreter <= 1.05
         assert "words" in plan
         assert status.name == "whole"

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import flownet as fn
+from flownet.observation.report import OperatorReport
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
 
-def operators(result: fn.JobStatus) -> dict[str, fn.OperatorReport]:
+def operators(result: fn.JobStatus) -> dict[str, OperatorReport]:
     """All of a job by their names, of which no two are the same here, but for sinks."""
     every = [operator for task in result.tasks for operator in task.operators if operator.records_out is not None]
     named = {operator.name: operator for operator in every}
@@ -24,7 +25,7 @@ def taken_by_sinks(result: fn.JobStatus) -> list[int]:
     return sorted(one.rows_in for task in result.tasks for one in task.operators if one.rows_out is None)
 
 
-def passed(operator: fn.OperatorReport) -> tuple[int, int | None]:
+def passed(operator: OperatorReport) -> tuple[int, int | None]:
     return operator.records_in, operator.records_out
 
 
@@ -157,7 +158,7 @@ class _Nothing(fn.Sink[int]):
         pass
 
 
-def wait_for_rate(job: fn.Job) -> fn.OperatorReport:
+def wait_for_rate(job: fn.Job) -> OperatorReport:
     while True:
         for task in job.status().tasks:
             for operator in task.operators:

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 import flownet as fn
+from flownet.observation.report import TaskReport
+from flownet.observation.sample import JobSample, TaskSample
 
 
 class Nowhere:
@@ -26,16 +28,16 @@ def slow(number: int) -> int:
     return number
 
 
-def wait_for(job: fn.Job, task: int, holds: Callable[[fn.TaskReport], bool]) -> fn.TaskReport:
+def wait_for(job: fn.Job, task: int, holds: Callable[[TaskReport], bool]) -> TaskReport:
     """Wait until something is true of a task of a job that runs."""
     while not holds(seen := job.status().tasks[task]):
         time.sleep(0.05)
     return seen
 
 
-def sums_to_the_whole(status: fn.JobStatus, sample: fn.JobSample) -> None:
+def sums_to_the_whole(status: fn.JobStatus, sample: JobSample) -> None:
     # A subtask of which nothing was reported yet has spent no time.
-    spent: list[fn.TaskReport | fn.TaskSample] = [*status.tasks, *(part for part in sample.tasks if part.seconds)]
+    spent: list[TaskReport | TaskSample] = [*status.tasks, *(part for part in sample.tasks if part.seconds)]
     for shares in spent:
         whole = shares.busy + shares.back_pressured + shares.idle + shares.interpreter
         assert whole == pytest.approx(1)

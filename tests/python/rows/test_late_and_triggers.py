@@ -12,8 +12,7 @@ import flownet as fn
 from flownet.errors import ConfigError, PlanError
 from flownet.testing import Record, RowsHarness, Watermark
 
-from .halves import ROWS as HALF_ROWS
-from .halves import FailsOnce, Half
+from .halves import ROWS as HALF_ROWS, FailsOnce, Half
 from .sums import Sums, collected
 from .test_aggregates import WINDOWS, Row, some_rows, table_of
 

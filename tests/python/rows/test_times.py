@@ -8,8 +8,7 @@ from typing import Any, Literal
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import flownet as fn
 

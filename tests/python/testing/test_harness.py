@@ -438,11 +438,11 @@ class Person:
 
 
 class CountsOfKey(fn.KeyedProcessFunction[Person, Any, Any]):
-    def process(self, value: Any, ctx: fn.KeyedContext) -> None:
+    def process(self, value: Any, ctx: fn.ProcessContext[Any]) -> None:
         ctx.state["count"] = ctx.state.get("count", 0) + 1
         ctx.timer_service().register_event_time_timer(100)
 
-    def on_timer(self, timestamp_ms: int, ctx: fn.KeyedContext) -> None:
+    def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[Any]) -> None:
         ctx.state["fired"] = timestamp_ms
 
 
