@@ -1,6 +1,6 @@
 //! What a job did and does, vertex by vertex.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use flownet_runtime::state_stats::StateStats;
 use serde::Serialize;
@@ -9,7 +9,6 @@ use crate::{
     bottleneck::Bottleneck,
     checkpoint::CheckpointPart,
     error::WorkerIdentity,
-    explain::partitioner_name,
     latency::LatencyReport,
     machine::JobState,
     operators::OperatorReport,
@@ -276,150 +275,8 @@ pub struct VertexReport {
     pub operators: Vec<OperatorReport>,
 }
 
-impl fmt::Display for JobStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let workers = self.workers.iter().filter(|worker| worker.worker > 0).count();
-        let tasks: u32 = self.vertices.iter().map(|vertex| vertex.parallelism).sum();
-        write!(
-            f,
-            "{}  {}  {}  {}",
-            self.job_name,
-            self.state,
-            count(workers as u64, "worker"),
-            count(tasks.into(), "task")
-        )?;
-        let exchanges: Vec<String> = self.exchanges.iter().map(exchange_text).collect();
-        write!(f, "  {}", count(exchanges.len() as u64, "exchange"))?;
-        if !exchanges.is_empty() {
-            write!(f, " ({})", exchanges.join("; "))?;
-        }
-        let mebibytes = self.network_memory_bytes as f64 / f64::from(1 << 20);
-        writeln!(f, "  memory bound {mebibytes:.0} MiB/worker")?;
-        write_vertices(f, &self.vertices, self.bottleneck.as_ref())?;
-        match &self.stall {
-            Some(stall) => writeln!(f, "  {stall}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for JobReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sum = |part: fn(&VertexReport) -> u64| self.vertices.iter().map(part).sum::<u64>() as f64;
-        let (local, tcp) = (sum(|vertex| vertex.bytes_local), sum(|vertex| vertex.bytes_tcp));
-        let seconds = self.elapsed.as_secs_f64();
-        let (name, local, tcp) = (&self.job_name, bytes_text(local), bytes_text(tcp));
-        writeln!(f, "{name}  FINISHED  {seconds:.1} s  {local} moved locally  {tcp} over TCP")?;
-        write_vertices(f, &self.vertices, self.bottleneck.as_ref())?;
-        match &self.stalls {
-            Some(stalls) => writeln!(f, "  stalled: {stalls}"),
-            None => Ok(()),
-        }
-    }
-}
-
-fn write_vertices(
-    f: &mut fmt::Formatter<'_>,
-    vertices: &[VertexReport],
-    bottleneck: Option<&Bottleneck>,
-) -> fmt::Result {
-    let width = vertices.iter().map(|vertex| vertex.name.chars().count()).max().unwrap_or(0);
-    for vertex in vertices {
-        let percent = |share: f64| share * 100.0;
-        writeln!(
-            f,
-            "  {:width$}  {:>3}x  {:>13}   busy {:3.0} %  pressured {:3.0} %  idle {:3.0} %  interpreter {:3.0} %",
-            vertex.name,
-            vertex.parallelism,
-            rate_text(vertex.records_per_second),
-            percent(vertex.busy),
-            percent(vertex.back_pressured),
-            percent(vertex.idle),
-            percent(vertex.interpreter),
-        )?;
-    }
-    for vertex in vertices {
-        if let Some(lag_ms) = vertex.lag_ms {
-            let (name, seconds) = (&vertex.name, lag_ms as f64 / 1000.0);
-            writeln!(f, "  event time at {name}: {seconds:.1} s behind the wall clock")?;
-        }
-        if vertex.aligning > NOTICEABLE_ALIGNING {
-            let share = vertex.aligning * 100.0;
-            writeln!(f, "  {} waits for the sources it is aligned with, {share:.0} % of the time", vertex.name)?;
-        }
-        if vertex.late_records > 0 {
-            writeln!(f, "  late at {}: {} records, dropped", vertex.name, vertex.late_records)?;
-        }
-        if vertex.records_ahead > 0 {
-            let (name, records) = (&vertex.name, vertex.records_ahead);
-            writeln!(f, "  ahead of the others at {name}: {records} records, which did not move event time")?;
-        }
-        if let LatencyReport { p50: Some(p50), p99: Some(p99), max: Some(max), .. } = &vertex.latency {
-            let name = &vertex.name;
-            writeln!(f, "  latency to {name}: {p50:.1?} median, {p99:.1?} for 99 %, {max:.1?} at most")?;
-        }
-        if let Some(text) = in_flight_text(vertex) {
-            writeln!(f, "  {text}")?;
-        }
-    }
-    match bottleneck {
-        Some(bottleneck) => writeln!(f, "  bottleneck: {bottleneck}"),
-        None => Ok(()),
-    }
-}
-
-/// What was done about records in flight to a vertex, where that was anything and they wait long enough to be noticed.
-fn in_flight_text(vertex: &VertexReport) -> Option<String> {
-    let limit = vertex.fill_limit_bytes.filter(|_| vertex.in_flight >= NOTICEABLE_WAIT)?;
-    let (name, seconds) = (&vertex.name, vertex.in_flight.as_secs_f64());
-    Some(format!("in flight to {name}: {seconds:.1} s at most, in buffers filled up to {}", bytes_text(limit as f64)))
-}
-
-fn exchange_text(exchange: &Exchange) -> String {
-    format!("{}, {}", partitioner_name(exchange.partitioner), count(exchange.channels, "channel"))
-}
-
-/// `1 worker`, `2 workers`.
-fn count(number: u64, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
-}
-
-/// `950 rec/s`, `1.9 M rec/s`.
-fn rate_text(per_second: f64) -> String {
-    match scaled(per_second) {
-        (number, "") => format!("{number} rec/s"),
-        (number, prefix) => format!("{number} {prefix} rec/s"),
-    }
-}
-
-/// `950 B`, `1.9 MB`.
-fn bytes_text(bytes: f64) -> String {
-    let (number, prefix) = scaled(bytes);
-    format!("{number} {prefix}B")
-}
-
-/// An amount in at most three digits before the point, and the prefix of its unit.
-fn scaled(amount: f64) -> (String, &'static str) {
-    let mut amount = amount;
-    for prefix in ["", "k", "M", "G"] {
-        if amount < 999.5 {
-            let digits = if prefix.is_empty() || amount >= 99.95 { 0 } else { 1 };
-            return (format!("{amount:.digits$}"), prefix);
-        }
-        amount /= 1000.0;
-    }
-    (format!("{amount:.0}"), "T")
-}
-
-/// Share of the time that a source waits for others from which it is said.
-const NOTICEABLE_ALIGNING: f64 = 0.05;
-/// Records that wait for less are no news.
-const NOTICEABLE_WAIT: Duration = Duration::from_millis(100);
-
 #[cfg(test)]
 pub(crate) mod tests {
-    use flownet_runtime::spec::{FlowControl, Partitioner};
-
     use super::*;
 
     pub(crate) fn vertex(name: &str, busy: f64, back_pressured: f64) -> VertexReport {
@@ -464,57 +321,4 @@ pub(crate) mod tests {
     }
 
     pub(crate) const LINE: [(usize, usize); 2] = [(0, 1), (1, 2)];
-
-    #[test]
-    fn a_status_reads_like_a_table() {
-        let mut vertices = vec![vertex("read -> split", 0.97, 0.02), vertex("count", 0.61, 0.0)];
-        vertices[0].records_per_second = 1_900_000.0;
-        let status = JobStatus {
-            job_name: "wordcount".into(),
-            state: JobState::Running,
-            elapsed: Duration::ZERO,
-            workers: vec![WorkerIdentity::unknown(1)],
-            bottleneck: Bottleneck::find(&vertices, &LINE[..1]),
-            vertices,
-            exchanges: vec![Exchange {
-                from: 0,
-                to: 1,
-                partitioner: Partitioner::KeyGroup,
-                channels: 4,
-                flow_control: FlowControl::Credit,
-            }],
-            network_memory_bytes: 64 << 20,
-            stall: None,
-            checkpoint_under_way: None,
-            user_metrics: Vec::new(),
-            history: History::default(),
-        };
-        let expected = "\
-wordcount  RUNNING  1 worker  2 tasks  1 exchange (keyed, 4 channels)  memory bound 64 MiB/worker
-  read -> split    1x    1.9 M rec/s   busy  97 %  pressured   2 %  idle   1 %  interpreter   0 %
-  count            1x        0 rec/s   busy  61 %  pressured   0 %  idle  39 %  interpreter   0 %
-  bottleneck: read -> split (97 % busy; downstream waits for it)
-";
-        assert_eq!(status.to_string(), expected);
-    }
-
-    #[test]
-    fn what_waits_in_buffers_is_said_where_it_is_bounded_and_long_enough_to_notice() {
-        let slow = VertexReport {
-            fill_limit_bytes: Some(310),
-            in_flight: Duration::from_millis(940),
-            ..vertex("slow", 1.0, 0.0)
-        };
-        assert_eq!(in_flight_text(&slow).unwrap(), "in flight to slow: 0.9 s at most, in buffers filled up to 310 B");
-        let full = VertexReport { fill_limit_bytes: None, ..slow.clone() };
-        let fast = VertexReport { in_flight: Duration::from_millis(20), ..slow };
-        assert_eq!((in_flight_text(&full), in_flight_text(&fast)), (None, None));
-    }
-
-    #[test]
-    fn amounts_keep_three_digits_at_most_before_the_point() {
-        let texts = [0.0, 999.0, 1000.0, 99_900.0, 120_000.0, 1.9e6, 2.5e9, 7e15].map(bytes_text);
-        assert_eq!(texts, ["0 B", "999 B", "1.0 kB", "99.9 kB", "120 kB", "1.9 MB", "2.5 GB", "7000 TB"]);
-        assert_eq!([950.0, 1.9e6].map(rate_text), ["950 rec/s", "1.9 M rec/s"]);
-    }
 }

@@ -38,7 +38,7 @@ fn a_job_that_waits_for_a_stopped_worker_says_so_and_goes_on_with_it() {
     );
     assert!(seen.chain[0].starts_with("numbers 0 (subtask 1 of 2, worker 1) waits for room: "), "{seen}");
     assert!(seen.chain[0].contains(" for sum 1 (subtask 2 of 2, worker 2); its output holds "), "{seen}");
-    assert!(job.status().to_string().contains("\n  nothing has moved for "), "{}", job.status());
+    assert!(job.status().stall.is_some());
     let (number, told) = job.stall_after(0).expect("something to tell");
     assert_eq!(
         (number, told.summary, job.sample().stall.map(|stall| stall.chain)),

@@ -217,8 +217,10 @@ fn type_name(py: Python<'_>, error: &PyErr) -> String {
 
 /// Whether a retry may help. An exception of which that cannot be told is one of the program.
 fn is_transient(py: Python<'_>, error: &PyErr) -> bool {
-    let ask =
-        || py.import(intern!(py, "flownet.connectors.transient"))?.call_method1(intern!(py, "is_transient"), (error.value(py),));
+    let ask = || {
+        py.import(intern!(py, "flownet.connectors.transient"))?
+            .call_method1(intern!(py, "is_transient"), (error.value(py),))
+    };
     ask().and_then(|answer| answer.extract()).unwrap_or(false)
 }
 

@@ -70,7 +70,13 @@ impl TextFunction {
             Self::LenChars | Self::LenBytes => DataType::Int64,
             Self::Matches(_) | Self::Contains(_) | Self::StartsWith(_) | Self::EndsWith(_) => DataType::Boolean,
             Self::Split(_) => DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))),
-            _ => DataType::Utf8,
+            Self::ToLowercase
+            | Self::ToUppercase
+            | Self::StripChars
+            | Self::Slice { .. }
+            | Self::ReplaceMatches { .. }
+            | Self::Replace { .. }
+            | Self::Extract { .. } => DataType::Utf8,
         }
     }
 

@@ -92,7 +92,8 @@ fn known(object: &Bound<'_, PyAny>) -> PyResult<Kind> {
 
 fn find_out(object_type: &Bound<'_, PyType>) -> PyResult<Kind> {
     let py = object_type.py();
-    let asked = py.import(intern!(py, "flownet.internal.ownership"))?.call_method1(intern!(py, "kind_of"), (object_type,))?;
+    let asked =
+        py.import(intern!(py, "flownet.internal.ownership"))?.call_method1(intern!(py, "kind_of"), (object_type,))?;
     let (name, fields): (String, Vec<String>) = asked.extract()?;
     let fields = || fields.iter().map(|field| PyString::intern(py, field).unbind()).collect();
     Ok(match name.as_str() {
