@@ -1,4 +1,4 @@
-//! The consumer's end: payloads come in, straight into the segments of their channels, and credit goes out.
+//! Consumer's end of a connection: reads payloads straight into segments of their channels, and sends credit.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -22,7 +22,7 @@ use crate::inlets::Inlet;
 use crate::socket;
 use crate::stream::Stream;
 
-/// Runs one dialed connection that has proved itself, until it ends; its channels then fail.
+/// Runs one dialed, authenticated connection until it ends. Its channels then fail.
 pub(crate) async fn run(shared: Arc<EnvironmentShared>, stream: Stream, mut requests: Requests) {
     match open(stream) {
         Ok(OpenedLink::Plain(link)) => run_on(link, requests, shared).await,
@@ -47,29 +47,29 @@ async fn run_on(link: impl Link, requests: Requests, shared: Arc<EnvironmentShar
     driver.fail_because(&end);
 }
 
-/// One connection, generic over its byte stream so that tests can split it anywhere.
+/// Driver of one connection. It is generic over the byte stream so that tests can split it anywhere.
 pub(crate) struct ConsumerDriver<L: Link> {
     receiver: Arc<Receiver<L, ConsumerFrameWriter, ConsumerFrameReader>>,
     read: ReadTask,
     requests: Requests,
 }
 
-/// What the peer sends: payloads, events, backlogs.
+/// Decodes the peer's frames: payloads, events, backlogs.
 struct ConsumerFrameReader {
     staging: Staging,
     inbound: Inbound,
     limits: WireLimits,
 }
 
-/// What the peer is told: channels opened and closed, credit.
+/// Encodes frames to the peer: open and close channels, grant credit.
 struct ConsumerFrameWriter {
     connection: ConsumerConnection,
-    /// Encoded frames; what lies before `written` is out.
+    /// Encoded frames. The first `written` bytes are sent.
     frames: Vec<u8>,
     written: usize,
 }
 
-/// What the next byte of the stream belongs to.
+/// Destination of the next byte of the stream.
 enum Inbound {
     Header,
     Payload {
@@ -79,7 +79,7 @@ enum Inbound {
     Skip {
         left: usize,
     },
-    /// A header that was told to wait: it is asked about again before anything more is read.
+    /// A header that has to wait. It is handled again before anything more is read.
     Held,
 }
 
@@ -100,7 +100,7 @@ impl<L: Link> ConsumerDriver<L> {
         poll_fn(|cx| self.poll_turn(cx)).await
     }
 
-    /// The connection ended: so do its channels, and those that were still to be opened.
+    /// Fails all channels of the ended connection, and those that were still to be opened.
     pub(crate) fn fail_because(&mut self, end: &End) {
         let reason = match end {
             End::Closed => "closed by the peer".into(),
@@ -125,7 +125,7 @@ impl<L: Link> ConsumerDriver<L> {
         poll_rounds(cx, |cx| self.round(cx))
     }
 
-    /// Tries everything once. `false` when nothing moved: then every source has our waker.
+    /// Tries everything once. Returns `false` if nothing moved; every source then has our waker.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let has_read = self.receiver.read_for_task()?;
         let mut has_opened = false;
@@ -159,8 +159,8 @@ impl FrameReader<ConsumerFrameWriter> for ConsumerFrameReader {
         match &mut self.inbound {
             Inbound::Payload { slot, filled } => {
                 let rest = &mut slot.as_mut_slice()[*filled..];
-                // Behind a large payload, only enough of the next frame to learn where *its* payload goes: whatever
-                // else came along would have to be copied.
+                // After a large payload, read only enough of the next frame to find the segment of its payload. Any
+                // further staged bytes would have to be copied.
                 let staged = if rest.len() >= LARGE_PAYLOAD_BYTES { &mut spare[..LOOK_AHEAD_BYTES] } else { spare };
                 (rest, staged)
             }
@@ -197,7 +197,7 @@ impl FrameReader<ConsumerFrameWriter> for ConsumerFrameReader {
 }
 
 impl ConsumerFrameReader {
-    /// Takes one step through what was read; `false` when more bytes are needed for the next.
+    /// Processes one step of the bytes read. Returns `false` if the next step needs more bytes.
     fn advance(&mut self, connection: &mut ConsumerConnection, frames: &mut u64, resume: &Waker) -> Result<bool, End> {
         match std::mem::replace(&mut self.inbound, Inbound::Header) {
             Inbound::Header | Inbound::Held => self.next_frame(connection, frames, resume),
@@ -291,7 +291,7 @@ impl Transmit for ConsumerFrameWriter {
     }
 
     fn may_be_stopped(&self) -> bool {
-        // A producer reads whatever it has to write.
+        // A producer reads frames at any time, even while it has data to write.
         false
     }
 
@@ -303,16 +303,16 @@ impl Transmit for ConsumerFrameWriter {
 
 impl<L: Link> Drop for ConsumerDriver<L> {
     fn drop(&mut self) {
-        // If it has not ended, our process leaves.
+        // The connection has not ended yet, so our process is shutting down.
         self.fail(&shut_down(self.requests.peer()));
     }
 }
 
-/// From here on a payload is worth a read of its own.
+/// Payloads of at least this size justify a read of their own.
 const LARGE_PAYLOAD_BYTES: usize = 8 * flownet_memory::KIB;
-/// Where few channels have credit to announce, it is likely that the next buffer is for another one.
+/// With few open channels, the next buffer is probably for another channel, so announce credit early.
 const CHANNELS_PER_LISTED: usize = 4;
-/// A write of its own for the credit of each buffer would cost as much as reading it.
+/// Upper bound: a separate write for the credit of each buffer would cost as much as reading the buffer.
 const MOST_LISTED: usize = 16;
-/// Enough for the header of the next frame.
+/// Enough bytes for the header of the next frame.
 const LOOK_AHEAD_BYTES: usize = 64;

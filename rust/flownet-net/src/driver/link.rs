@@ -1,24 +1,26 @@
-//! The byte stream a driver moves frames over: a socket, or a pipe in tests.
+//! Byte stream that carries a driver's frames: a socket, or a pipe in tests.
 //!
-//! # What a link promises
-//! - L1: what an outcome says, it says in words. Nobody infers from a length that nothing is left or that nothing fits:
-//!   after [`ReadOutcome::Drained`], `is_drained`, and [`WriteOutcome::WantsRoom`] there is an [`Event`] to come, and only then.
-//! - L2: events are edges, and those of the same time may be one: bytes and the stream's end, and both for two chunks.
-//!   Who was told reads until the link is drained or closed, and writes until it has nothing or the link wants room.
-//! - L3: the end is told once all bytes before it are read, and then with each read.
-//! - L4: a link may hold bytes of its own on either side, as one that encrypts does: what its descriptor does not show
-//!   any more ([`Link::has_buffered`]), and what it took and its descriptor has not ([`Link::has_unsent`]). Drained is
-//!   only who has no buffered bytes, so nobody sleeps on a descriptor over them; who hands the reading over asks.
-//! - L5: reading never waits for writing. A read may leave something to be written, an answer of the link's own: that is
-//!   unsent, and written as soon as there is room, whether frames wait or not.
+//! # Guarantees of a link
+//! - L1: outcomes are explicit. No caller infers from a length that the link is drained or full. An [`Event`] follows
+//!   [`ReadOutcome::Drained`], `is_drained` and [`WriteOutcome::WantsRoom`], and no other outcome.
+//! - L2: events are edges, and simultaneous ones may be merged: bytes and the stream's end, or the bytes of two chunks.
+//!   After an event, read until the link is drained or closed, and write until nothing is left or the link wants room.
+//! - L3: the link reports the end once all bytes before it are read, and again with each later read.
+//! - L4: a link may buffer bytes in either direction, as an encrypting one does. [`Link::has_buffered`] reports bytes
+//!   that its descriptor no longer shows. [`Link::has_unsent`] reports bytes that the link accepted and its descriptor
+//!   did not. A link with buffered bytes is not drained, so no thread sleeps on the descriptor while some remain. A
+//!   thread that hands over reading checks `has_buffered`.
+//! - L5: reading never waits for writing. A read may leave bytes to write, such as an answer of the link itself. Those
+//!   are unsent, and are written as soon as there is room, even if no frames wait.
 //!
-//! # Why a socket lies in an epoll instance of its own
-//! tokio registers a socket once, for edges in both directions: each arrival would wake its thread, even while another
-//! thread reads. What tokio watches here is an epoll instance with that one socket in it, whose interest is changed by
-//! one short system call, and which fires at once if what is now of interest is there already.
+//! # Why each socket has its own epoll instance
+//! tokio registers a socket once, for edges in both directions. Each arrival would then wake its thread, even while
+//! another thread reads. Here tokio watches an epoll instance that contains only that socket. One short system call
+//! changes the instance's interest. The instance fires at once if an event of the new interest is already pending.
 //!
-//! The kernel fires then only if the socket is not on that instance's own list of what is ready. Hence the edges there
-//! as well, which leave the list when they are taken, and [`SocketLink::poll_event`] takes each one it is woken for.
+//! The kernel then fires only if the socket is not already on that instance's ready list. The inner registration is
+//! therefore edge-triggered too: an edge leaves the list when it is taken. [`SocketLink::poll_event`] takes each edge
+//! that it is woken for.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,81 +34,83 @@ use rustix::net::{Shutdown, shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A stream that is read and written with vectors, by whoever has something to move: hence `&self`. Nothing waits. One
-/// reads at a time, under the lock of the [`Receiver`](super::receiver::Receiver), and one writes, under that of the
-/// [`Sender`](super::sender::Sender); one of each at the same time.
+/// Stream that any thread with work may read and write with vectors; hence `&self`. No call waits.
+///
+/// At most one thread reads at a time, under the lock of the [`Receiver`](super::receiver::Receiver). At most one
+/// writes, under the lock of the [`Sender`](super::sender::Sender). Reading and writing may overlap.
 pub(crate) trait Link: Send + Sync + 'static {
-    /// Reads, filling `first` before `second`, which have room together.
+    /// Reads bytes and fills `first` before `second`. At least one of the two has room.
     fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<ReadOutcome>;
 
-    /// Takes of `slices` what it has room for, and writes what it has [unsent](Self::has_unsent), which is all it does
-    /// if they are empty.
+    /// Accepts as many bytes of `slices` as it has room for, and writes its [unsent](Self::has_unsent) bytes. With
+    /// empty `slices` it only writes the unsent ones.
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<WriteOutcome>;
 
-    /// Whether it holds bytes that were not read, and of which no event and no descriptor tells. Asked under the
-    /// receiver's lock.
+    /// Returns true if it holds unread bytes that no event and no descriptor reports. Called under the receiver's lock.
     fn has_buffered(&self) -> bool;
 
-    /// Whether it holds bytes that still have to be written. Asked under the sender's lock.
+    /// Returns true if it holds bytes that it still has to write. Called under the sender's lock.
     fn has_unsent(&self) -> bool;
 
-    /// Says whether [`poll_event`](Self::poll_event) is to tell of this. At first it tells of bytes, not of room. What
-    /// is there already when that begins is an event.
+    /// Starts or stops reporting of `event` by [`poll_event`](Self::poll_event). Initially it reports bytes, not room.
+    /// A state that already holds when watching begins counts as an event.
     fn watch(&self, event: Event, is_watched: bool) -> io::Result<()>;
 
-    /// Ready when what is watched has happened since the last time it was ready: then try. Pending otherwise, and the
-    /// connection's task is woken when it does. Which event it was is not said.
+    /// Returns ready if a watched event has happened since the last ready result; the caller then tries both
+    /// directions. Otherwise returns pending, and the event wakes the connection's task. The result does not say which
+    /// event it was.
     fn poll_event(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// What a thread can sleep on, if it can, when it has been told to wait for an event.
+    /// Descriptor that a thread can sleep on after an outcome announced an event, if the link has one.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Ends it, both ways and at once, whoever still holds it: the peer is told, behind what was written, and who sleeps
-    /// on the descriptor wakes up.
+    /// Ends the stream in both directions at once, even if other owners remain. The peer learns of it after all bytes
+    /// written so far. Threads that sleep on the descriptor wake up.
     fn close(&self);
 }
 
-/// What a read came to.
+/// Outcome of a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReadOutcome {
-    /// So many bytes, one at least. If that did not drain the link there may be more, which only a read can tell.
+    /// Number of bytes read, at least one. If `is_drained` is false, there may be more, which only another read can
+    /// show.
     Bytes { count: usize, is_drained: bool },
-    /// Nothing: whatever comes is an event.
+    /// No bytes. Later bytes raise an event.
     Drained,
-    /// The peer has closed its side: nothing comes any more.
+    /// The peer has closed its side. No more bytes follow.
     Closed,
 }
 
-/// What a write came to.
+/// Outcome of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum WriteOutcome {
-    /// So many bytes are the link's, one at least if there were any; it may have room for more.
+    /// Number of bytes accepted, at least one unless there were none. The link may have room for more.
     Accepted(usize),
-    /// None: there is room with the next event.
+    /// No bytes accepted. The next event of the link announces room.
     WantsRoom,
 }
 
-/// What a link can tell of.
+/// Event that a link can report.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Event {
-    /// There are bytes to read, or the stream's end, or its failure.
+    /// Bytes to read, the stream's end, or its failure.
     Bytes,
-    /// There is room to write.
+    /// Room to write.
     Room,
 }
 
-/// A connected stream socket that does not block.
+/// Connected, non-blocking stream socket.
 #[derive(Debug)]
 pub(crate) struct SocketLink {
     socket: OwnedFd,
     watcher: AsyncFd<OwnedFd>,
     watched: Mutex<epoll::EventFlags>,
-    /// An event told of the stream's end as well, for which there will not be another.
+    /// An event reported the stream's end too. No second event will report it.
     is_ending: AtomicBool,
 }
 
 impl SocketLink {
-    /// Takes over a socket that no reactor watches. To be called on the runtime that is to watch it.
+    /// Takes over a socket that no reactor watches. Call it on the runtime that will watch it.
     #[expect(
         deprecated,
         reason = "what replaces it is unsafe; for an `OwnedFd`, which keeps its promises, both are sound"
@@ -125,8 +129,8 @@ impl Link for SocketLink {
         let room = first.len() + second.len();
         match retry_on_intr(|| readv(&self.socket, &mut [IoSliceMut::new(first), IoSliceMut::new(second)])) {
             Ok(0) => Ok(ReadOutcome::Closed),
-            // As epoll(7) has it: less than there was room for is all of it, and what comes later is a new edge. Not so
-            // the end, if the edge that told of these bytes told of it too.
+            // epoll(7): a read shorter than its room has drained the socket, and later bytes raise a new edge. The end
+            // does not, if the edge that reported these bytes also reported the end.
             Ok(count) => {
                 let is_drained = count < room && !self.is_ending.load(Ordering::Relaxed);
                 Ok(ReadOutcome::Bytes { count, is_drained })
@@ -168,7 +172,7 @@ impl Link for SocketLink {
     }
 
     fn poll_event(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What happens from now on is a newer event than the one that is forgotten here.
+        // Clear before taking the edge: an event from now on is newer than the one cleared here.
         ready!(self.watcher.poll_read_ready(cx))?.clear_ready();
         let mut taken = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
         epoll::wait(self.watcher.get_ref(), &mut taken, Some(&Timespec::default()))?;
@@ -184,14 +188,14 @@ impl Link for SocketLink {
     }
 
     fn close(&self) {
-        // It fails where the peer was quicker.
+        // Shutdown fails if the peer has already closed the connection.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 }
 
-/// Of interest to who reads.
+/// Interest of a reader.
 const BYTES: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP);
-/// The stream has ended, or failed, which the kernel tells of whatever is of interest.
+/// The stream has ended or failed. The kernel reports this regardless of the interest.
 const ENDS: epoll::EventFlags = epoll::EventFlags::RDHUP.union(epoll::EventFlags::HUP).union(epoll::EventFlags::ERR);
 
 #[cfg(test)]
@@ -201,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// A link, and the socket of its peer.
+    /// Returns a link and the socket of its peer.
     fn link() -> (SocketLink, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -228,7 +232,7 @@ mod tests {
         peer.write_all(&[7; 3]).unwrap();
         drop(peer);
         event(&link).await;
-        // The end may have come with an event of its own.
+        // The end may come with an event of its own.
         while !link.is_ending.load(Ordering::Relaxed) {
             event(&link).await;
         }

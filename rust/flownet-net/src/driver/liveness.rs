@@ -1,52 +1,54 @@
-//! Whether a peer is still there: a machine that is asked now and then, without IO or clock.
+//! Decides whether a peer is still alive: a machine without IO or clock, driven by ticks.
 //!
-//! Who has heard nothing since it was last asked sends a PING; the peer then owes a sign of life: any frame, or enough of
-//! a large one. Who may not read, because its task has no room, cannot hear an answer: it asks for none and tells the
-//! peer that it lives, which hears it, since under whatever control at most one of two peers does not read.
+//! A side that has received nothing since the last tick sends a PING. The peer then owes a sign of life: any frame, or
+//! enough bytes of a large one. A side that may not read, because its task has no room, cannot receive an answer. It
+//! sends an unsolicited PONG instead of a PING. The peer receives it, because under any flow control at most one of two
+//! peers does not read.
 //!
-//! TCP has a time-out of its own for what a peer does not acknowledge. It would end connections whose peer has
-//! deliberately closed its window, so it is not set: a peer that is gone is silent, and one that lives and takes nothing
-//! where it always should is found here as well.
+//! TCP has its own timeout for unacknowledged data (`TCP_USER_TIMEOUT`). It is not set, because it would end
+//! connections whose peer deliberately closed its window. This machine detects peers that are gone: they are silent. It
+//! also detects peers that are alive but do not read although they always should.
 //!
 //! # Invariants
-//! - L1: a peer is given up only after it owed something for the whole timeout, asked for it, and we were there to hear.
-//! - L2: a peer that gives less than [`PROGRESS_BYTES`] of a frame, or nothing at all, is given up within the timeout and
-//!   two intervals.
-//! - L3: a peer of ours hears something each interval in which we do not read, and an answer to each PING otherwise.
+//! - L1: a peer is given up only after it owed something for the whole timeout, was asked for it, and we were running
+//!   to receive it.
+//! - L2: a peer that sends less than [`PROGRESS_BYTES`] of a frame, or nothing, is given up within the timeout and two
+//!   intervals.
+//! - L3: our peer receives something in each interval in which we do not read, and otherwise an answer to each PING.
 
 use std::time::Duration;
 
-/// When peers are asked and given up.
+/// Timing of liveness checks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Limits {
-    /// How often [`Liveness::on_tick`] is called.
+    /// Interval between calls of [`Liveness::on_tick`].
     pub(crate) interval: Duration,
-    /// How long a peer may owe something.
+    /// Longest time for which a peer may owe something.
     pub(crate) timeout: Duration,
 }
 
-/// What there is to be seen of a connection.
+/// Observed activity of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ConnectionActivity {
-    /// Grows with each sign of life.
+    /// Counter that grows with each sign of life.
     pub(crate) heard: u64,
     /// Whether we read.
     pub(crate) is_listening: bool,
-    /// Grows with what the peer's socket takes.
+    /// Counter of bytes that the peer's socket accepted.
     pub(crate) written: u64,
-    /// Bytes wait for a peer that always reads.
+    /// Bytes wait although the peer always reads.
     pub(crate) is_stuck: bool,
 }
 
-/// What is to be done.
+/// Action after a tick.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
     Well,
-    /// Ask the peer for a sign of life.
+    /// Send a PING to ask the peer for a sign of life.
     Ask,
-    /// Give it one of ours.
+    /// Send an unsolicited PONG.
     Tell,
-    /// It is lost.
+    /// The peer is lost.
     Silent(Duration),
 }
 
@@ -59,10 +61,10 @@ pub(crate) struct Liveness {
     written: Debt,
 }
 
-/// Something that has to grow.
+/// Counter that must grow while the peer owes something.
 #[derive(Debug, Default)]
 struct Debt {
-    /// Of the tick before, if there was one.
+    /// Value at the previous tick, if there was one.
     last: Option<u64>,
     since: Option<Duration>,
 }
@@ -72,9 +74,9 @@ impl Liveness {
         Self { limits, last_tick: None, heard: Debt::default(), written: Debt::default() }
     }
 
-    /// Time has passed; clocks may begin anywhere.
+    /// Processes one tick. Only differences of `now` count, so the clock may start anywhere.
     pub(crate) fn on_tick(&mut self, now: Duration, seen: ConnectionActivity) -> Verdict {
-        // L1: where a tick is late it was us who stood still.
+        // L1: a late tick means that our own process stood still. That time does not count against the peer.
         let missed = self.last_tick.map_or(Duration::ZERO, |last| now.saturating_sub(last + 2 * self.limits.interval));
         self.last_tick = Some(now);
         let began = self.heard.since.is_none();
@@ -91,7 +93,7 @@ impl Liveness {
 }
 
 impl Debt {
-    /// How long it is due, if it is.
+    /// Returns how long the counter has been due without growing, if it is due.
     fn grow(&mut self, now: Duration, missed: Duration, count: u64, is_due: bool) -> Option<Duration> {
         if self.last.replace(count) != Some(count) || !is_due {
             self.since = None;
@@ -103,7 +105,7 @@ impl Debt {
     }
 }
 
-/// So much of a frame is a sign of life too: a large one may take long on a slow link.
+/// This many bytes of a frame also count as a sign of life: a large frame may take long on a slow link.
 pub(crate) const PROGRESS_BYTES: u64 = 4 * flownet_memory::KIB as u64;
 
 #[cfg(test)]
@@ -113,7 +115,7 @@ mod tests {
     const LIMITS: Limits = Limits { interval: Duration::from_secs(1), timeout: Duration::from_secs(10) };
     const QUIET: ConnectionActivity = ConnectionActivity { heard: 0, is_listening: true, written: 0, is_stuck: false };
 
-    /// The verdicts of one tick a second.
+    /// Returns the verdicts of one tick per second.
     fn verdicts(
         liveness: &mut Liveness,
         seconds: std::ops::Range<u64>,

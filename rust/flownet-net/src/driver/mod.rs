@@ -1,13 +1,14 @@
-//! Moves frames between a socket and a connection machine. A driver decides nothing.
+//! Moves frames between a socket and a connection machine. A driver makes no protocol decisions.
 //!
-//! Each end of a connection is one future, polled by one tokio task. It never awaits in the middle: all that is half
-//! done (a frame half read, a vector half written) lies in the driver, so it can be woken by any of its sources and
-//! dropped at any time. Both halves are shared with the threads of tasks: see [`sender`] and [`receiver`].
+//! Each end of a connection is one future, polled by one tokio task. It never awaits in the middle of its work. All
+//! partial work (a frame half read, a vector half written) is stored in the driver. Any of its sources can therefore
+//! wake it, and it can be dropped at any time. Both halves are shared with task threads: see [`sender`] and
+//! [`receiver`].
 //!
 //! # Invariants
 //! - I1: reading never waits for writing, nor the reverse: each turn tries both.
 //! - I2: a driver that returns `Pending` has left its waker with every source that could give it work.
-//! - I3: a turn is bounded; then the task yields, so that one busy connection does not starve the others.
+//! - I3: a turn is bounded. The task then yields, so that one busy connection does not starve the others.
 //! - I4: dropping a driver releases every channel of the connection.
 
 pub(crate) mod consumer;
@@ -33,14 +34,14 @@ use self::link::SocketLink;
 use self::tls_link::TlsLink;
 use crate::stream::Stream;
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The peer closed it between two frames or said that it leaves.
+    /// The peer closed the connection between two frames, or announced that it leaves.
     Closed,
     /// The socket failed, or the stream ended within a frame.
     Lost(io::Error),
-    /// The peer owed something for so long: a sign of life, the rest of a frame, or room for what it asked for.
+    /// The peer owed something for this long: a sign of life, the rest of a frame, or room for data that it requested.
     Silent(Duration),
     /// The peer broke the protocol.
     Violation(ProtocolError),
@@ -64,19 +65,19 @@ impl From<WireError> for End {
     }
 }
 
-/// What [`End::Silent`] is to those who had to do with the peer.
+/// Describes [`End::Silent`] in error texts, for both sides of the connection.
 fn describe_silence(owed_for: Duration) -> String {
     format!("silent for {owed_for:.1?}; if it was only slow, raise heartbeat_timeout")
 }
 
-/// A link over a stream whose ends have proved themselves.
+/// Link over a stream whose ends have authenticated each other.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum OpenedLink {
     Plain(SocketLink),
     Tls(TlsLink<SocketLink>),
 }
 
-/// To be called on the runtime that is to watch the socket.
+/// Turns a stream into a link. Call it on the runtime that will watch the socket.
 fn open(stream: Stream) -> io::Result<OpenedLink> {
     let (tcp, session) = stream.into_parts()?;
     let socket = SocketLink::new(tcp.into_std()?.into())?;
@@ -86,7 +87,7 @@ fn open(stream: Stream) -> io::Result<OpenedLink> {
     })
 }
 
-/// One turn of a driver: rounds until nothing moves, the connection ends, or others should have a turn (I3).
+/// Runs one turn of a driver: rounds until nothing moves, the connection ends, or the turn is used up (I3).
 fn poll_rounds(cx: &mut Context<'_>, mut round: impl FnMut(&mut Context<'_>) -> Result<bool, End>) -> Poll<End> {
     for _ in 0..ROUNDS_PER_TURN {
         match round(cx) {
@@ -95,6 +96,7 @@ fn poll_rounds(cx: &mut Context<'_>, mut round: impl FnMut(&mut Context<'_>) -> 
             Err(end) => return Poll::Ready(end),
         }
     }
+    // The rounds are used up but work may remain, so ask for another turn before yielding.
     cx.waker().wake_by_ref();
     Poll::Pending
 }

@@ -1,56 +1,59 @@
-//! Who reads a connection and who writes it, who is told of bytes and of room, and what ends it: machines without IO.
+//! Decides which thread reads and writes a connection, which one waits for bytes and room, and what ends the
+//! connection. These machines do no IO.
 //!
-//! A connection has a task of its own. The thread of a task that would otherwise sleep until that one has read for it
-//! reads itself; and whoever has news writes it. What anybody does or meets is an input, and comes back as [`Orders`],
-//! which the drivers carry out under the same lock: [`ReadHalf`] stands under that of the
-//! [`Receiver`](super::receiver::Receiver), [`WriteHalf`] under that of the [`Sender`](super::sender::Sender).
-//! `tests/model.rs` checks every interleaving of them with a link, a peer and threads in small.
+//! Each connection has its own tokio task. A task thread that would otherwise sleep until that task has read for it
+//! reads the socket itself. A thread that has data to send writes it itself. Each action and observation is an input,
+//! and the machine returns [`Orders`]. The drivers carry them out under the same lock: [`ReadHalf`] is under that of
+//! the [`Receiver`](super::receiver::Receiver), [`WriteHalf`] under that of the [`Sender`](super::sender::Sender).
+//! `tests/model.rs` checks every interleaving of both with a small model of link, peer and threads.
 //!
 //! # Invariants
-//! - O1: at most one reads. Its own task does, unless a thread has taken over; so a connection is never without one, until
-//!   it ends.
-//! - O2: a thread that sleeps for want of bytes has the role itself, or a reader that attends to the connection has
-//!   it: the connection's task, or a thread that sleeps on the socket. A thread that goes away to work and leaves
-//!   such a sleeper behind gives the role back.
-//! - O3: a thread that went away with the role loses it to the first other one that wants to sleep, and after two ticks
-//!   to the connection's task. So frames nobody sleeps for (a cancel, the peer's end) wait no longer than that.
-//! - O4: the ticks end with the first in which nothing happened.
-//! - O5: the link tells the connection's task of bytes exactly while that has the role; with the role it is called if
-//!   the link holds bytes of which nothing tells.
-//! - O6: bytes that the socket does not take wait for room, and nobody who brings news tries before there is some. The
-//!   connection's task is told of it, or a thread that sleeps on the socket.
-//! - O7: a connection ends once, for the first cause that was met, whoever met it; its own task ends it, and is called.
+//! - O1: there is at most one reader. The connection's task reads unless a thread has taken over, so there is always a
+//!   reader until the connection ends.
+//! - O2: a thread that sleeps for lack of bytes has the reader role, or an attending reader has it. Attending readers
+//!   are the connection's task and a thread that sleeps on the socket. A thread that goes to work while others sleep
+//!   gives the role back to the task.
+//! - O3: a thread that went to work with the role loses it to the first other thread that wants to sleep. After two
+//!   ticks it loses the role to the connection's task. Frames that no thread sleeps for (a cancel, the peer's end)
+//!   therefore wait no longer than that.
+//! - O4: ticks end with the first one in which nothing happened.
+//! - O5: the link reports bytes to the connection's task exactly while the task has the role. When the task gets the
+//!   role and the link holds unreported bytes, the task is called.
+//! - O6: bytes that the socket does not accept wait for room. Until there is room, threads with new data do not try to
+//!   write. The link reports room to the connection's task, or to a thread that sleeps on the socket.
+//! - O7: a connection ends once, for the first cause observed by any thread. The connection's task is called, and ends
+//!   it.
 
-/// A set of [`Inlets`](crate::Inlets), which one thread at a time waits on.
+/// Identifies a set of [`Inlets`](crate::Inlets). One thread at a time waits on it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct ReaderId(pub(crate) u64);
 
-/// What is to be done about the link and the connection's task.
+/// Actions on the link and the connection's task.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[must_use]
 pub(crate) struct Orders {
-    /// The link tells of bytes from now on, or no longer.
+    /// Start or stop reporting bytes on the link, if set.
     pub(crate) watch_bytes: Option<bool>,
-    /// The connection's task is to have a turn, whatever it knows.
+    /// Give the connection's task a turn, regardless of the events that it has seen.
     pub(crate) call_task: bool,
 }
 
-/// What the connection's task does with its turn.
+/// Action of the connection's task in its turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Turn<C> {
-    /// It reads.
+    /// Read.
     Read,
-    /// A thread reads, or nobody any more.
+    /// Do not read: a thread reads, or reading has ended.
     Rest,
-    /// It ends the connection.
+    /// End the connection.
     End(C),
 }
 
-/// The reading half. `C` is why a connection ends.
+/// Reading half. `C` is the reason why a connection ends.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct ReadHalf<C> {
     holder: Holder,
-    /// Threads that sleep though another attends to the connection.
+    /// Threads that sleep while another reader attends to the connection.
     waiting: Vec<ReaderId>,
     is_ticking: bool,
     was_active: bool,
@@ -59,18 +62,19 @@ pub(crate) struct ReadHalf<C> {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Holder {
+    /// The connection's task, which attends to the link's events.
     Task,
-    /// Asleep on the socket, or about to look at it.
+    /// Sleeps on the socket, or is about to check it.
     Attending(ReaderId),
-    /// At work.
+    /// Runs its task, and does not check the socket.
     Away(ReaderId),
 }
 
-/// O7.
+/// State of the connection's end (O7).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Phase<C> {
     Open,
-    /// The connection's task is to end it.
+    /// Failed, and the connection's task has to end it.
     Failed(C),
     Over,
 }
@@ -80,7 +84,7 @@ impl<C> ReadHalf<C> {
         Self { holder: Holder::Task, waiting: Vec::new(), is_ticking: false, was_active: false, phase: Phase::Open }
     }
 
-    /// The connection's task has a turn.
+    /// Starts a turn of the connection's task.
     pub(crate) fn on_turn(&mut self) -> Turn<C> {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Failed(cause) => return Turn::End(cause),
@@ -89,8 +93,9 @@ impl<C> ReadHalf<C> {
         if self.is_open() && self.holder == Holder::Task { Turn::Read } else { Turn::Rest }
     }
 
-    /// A thread is about to sleep: from now on it attends to the connection and is to read, if this says so, or waits for
-    /// those who do. While the intake `is_held` the connection's task is called for it, and no thread reads.
+    /// Registers a thread that is about to sleep. If the result is true, the thread attends to the connection from now
+    /// on and has to read. Otherwise it waits for the current reader. While `is_held`, the frame reader waits and no
+    /// thread reads; the connection's task is called when it can continue.
     pub(crate) fn on_park(&mut self, reader: ReaderId, is_held: bool) -> (bool, Orders) {
         if !self.is_open() {
             return (false, Orders::default());
@@ -106,12 +111,13 @@ impl<C> ReadHalf<C> {
         (true, Orders { watch_bytes, call_task: false })
     }
 
-    /// A thread goes to work.
+    /// Registers that a thread goes to work.
     pub(crate) fn on_leave(&mut self, reader: ReaderId, has_buffered: bool) -> Orders {
         self.forget(reader);
         if !self.is_held_by(reader) {
             return Orders::default();
         }
+        // O2: other threads sleep and rely on an attending reader.
         if !self.waiting.is_empty() {
             return self.fall_to_task(has_buffered);
         }
@@ -121,13 +127,13 @@ impl<C> ReadHalf<C> {
         Orders { watch_bytes: None, call_task: !was_ticking }
     }
 
-    /// A thread never comes back, or has read what the intake cannot take: the connection's task goes on.
+    /// Registers that a thread does not return, or has read a frame that has to wait. The connection's task takes over.
     pub(crate) fn on_resign(&mut self, reader: ReaderId, has_buffered: bool) -> Orders {
         self.forget(reader);
         if self.is_held_by(reader) { self.fall_to_task(has_buffered) } else { Orders::default() }
     }
 
-    /// Time to see whether the holder is still about.
+    /// Checks whether the holder of the role has been active since the last tick.
     pub(crate) fn on_tick(&mut self, has_buffered: bool) -> Orders {
         let was_active = std::mem::take(&mut self.was_active);
         if was_active && self.holder != Holder::Task {
@@ -140,7 +146,7 @@ impl<C> ReadHalf<C> {
         }
     }
 
-    /// Something was met that ends the connection.
+    /// Registers a failure that ends the connection.
     pub(crate) fn on_failure(&mut self, cause: C) -> Orders {
         if !self.is_open() {
             return Orders::default();
@@ -150,29 +156,29 @@ impl<C> ReadHalf<C> {
         Orders { watch_bytes: None, call_task: true }
     }
 
-    /// The connection's task has ended it. Nobody reads any more.
+    /// Registers that the connection's task has ended the connection. All reading stops.
     pub(crate) fn on_end(&mut self) {
         self.stop();
         self.phase = Phase::Over;
     }
 
-    /// Whether [`on_tick`](Self::on_tick) is to be called.
+    /// Returns true if [`on_tick`](Self::on_tick) has to be called.
     pub(crate) fn is_ticking(&self) -> bool {
         self.is_ticking
     }
 
-    /// Whether nothing has been met that ends it.
+    /// Returns true if no failure or end was registered.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Whether the connection's task reads.
+    /// Returns true if the connection's task has the reader role.
     #[cfg(test)]
     pub(crate) fn is_with_task(&self) -> bool {
         self.holder == Holder::Task
     }
 
-    /// Whether who reads is told of bytes as they come.
+    /// Returns true if the reader learns of bytes as they arrive.
     #[cfg(test)]
     pub(crate) fn is_attended(&self) -> bool {
         !matches!(self.holder, Holder::Away(_))
@@ -199,7 +205,7 @@ impl<C> ReadHalf<C> {
     }
 }
 
-/// The writing half. Where an order is returned, the link is to tell of room from now on, or no longer.
+/// Writing half. A returned order starts or stops the link's reports of room.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(crate) struct WriteHalf {
     is_full: bool,
@@ -207,37 +213,39 @@ pub(crate) struct WriteHalf {
 }
 
 impl WriteHalf {
-    /// Whether the connection's task, or a thread that was told of room, may write.
+    /// Returns true if the connection's task, or a thread that learned of room, may write.
     pub(crate) fn may_write(&self) -> bool {
         !self.has_ended
     }
 
-    /// Whether somebody may who brings news: who waits for room looks for news when it has written.
+    /// Returns true if a thread with new data may write. While bytes wait for room it may not: the waiting writer also
+    /// sends new data afterwards.
     pub(crate) fn may_bring_news(&self) -> bool {
         !self.is_full && !self.has_ended
     }
 
-    /// The link took bytes, or wants room first.
+    /// Registers that the link accepted bytes, or wants room first.
     pub(crate) fn on_sent(&mut self, wants_room: bool) -> Option<bool> {
         (std::mem::replace(&mut self.is_full, wants_room) != wants_room).then_some(wants_room)
     }
 
-    /// A thread is about to sleep on the socket: if bytes wait for room, it is the one to be told.
+    /// Registers that a thread is about to sleep on the socket. If bytes wait for room, that thread watches for it
+    /// instead of the task.
     pub(crate) fn on_park(&self) -> Option<bool> {
         self.is_full.then_some(false)
     }
 
-    /// A thread goes to work, that may have been told of room.
+    /// Registers that a thread goes to work. If bytes wait for room, the task watches for it again.
     pub(crate) fn on_leave(&self) -> Option<bool> {
         self.is_full.then_some(true)
     }
 
-    /// Nothing is written any more.
+    /// Registers that writing has ended.
     pub(crate) fn on_end(&mut self) {
         *self = Self { is_full: false, has_ended: true };
     }
 
-    /// Whether bytes wait for room.
+    /// Returns true if bytes wait for room.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }

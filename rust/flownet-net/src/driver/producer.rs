@@ -1,4 +1,4 @@
-//! The producer's end: subpartitions go out, credit comes in.
+//! Producer's end of a connection: sends subpartitions and receives credit.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -26,7 +26,7 @@ use crate::environment::EnvironmentShared;
 use crate::inlets::Inlet;
 use crate::stream::Stream;
 
-/// Serves one accepted connection that has proved itself, until it ends.
+/// Serves one accepted, authenticated connection until it ends.
 pub(crate) async fn serve(shared: Arc<EnvironmentShared>, stream: Stream, peer: SocketAddr) {
     let end = match open(stream) {
         Ok(OpenedLink::Plain(link)) => ProducerDriver::new(link, shared).run().await,
@@ -43,7 +43,7 @@ pub(crate) async fn serve(shared: Arc<EnvironmentShared>, stream: Stream, peer: 
     }
 }
 
-/// One connection, generic over its byte stream so that tests can split it anywhere.
+/// Driver of one connection. It is generic over the byte stream so that tests can split it anywhere.
 pub(crate) struct ProducerDriver<L: Link> {
     receiver: Arc<Receiver<L, ProducerFrameWriter, ProducerFrameReader>>,
     read: ReadTask,
@@ -54,20 +54,20 @@ pub(crate) struct ProducerDriver<L: Link> {
     started: Instant,
 }
 
-/// What the peer reads, as frames.
+/// Encodes frames to the peer.
 struct ProducerFrameWriter {
     connection: ProducerConnection,
     outbox: Outbox,
 }
 
-/// What the peer asks for: channels opened and closed, credit.
+/// Decodes the peer's requests: open and close channels, grant credit.
 struct ProducerFrameReader {
     staging: Staging,
     limits: WireLimits,
     lookup: Arc<Lookup>,
 }
 
-/// Finds partitions for a connection, and lets their writers read it while they wait for the peer.
+/// Finds partitions for a connection. Their writers may read the connection while they wait for the peer.
 struct Lookup {
     shared: Arc<EnvironmentShared>,
     connection: OnceLock<Weak<dyn Inlet>>,
@@ -118,7 +118,7 @@ impl<L: Link> ProducerDriver<L> {
         poll_rounds(cx, |cx| self.round(cx))
     }
 
-    /// Tries everything once. `false` when nothing moved: then every source has our waker.
+    /// Tries everything once. Returns `false` if nothing moved; every source then has our waker.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let has_read = self.receiver.read_for_task()?;
         self.serve_parked(cx);
@@ -131,7 +131,7 @@ impl<L: Link> ProducerDriver<L> {
         }
     }
 
-    /// Looks again for partitions that were asked for too early, and gives up on those that do not come.
+    /// Retries requests for partitions that were not registered yet, and gives up on expired ones.
     fn serve_parked(&mut self, cx: &mut Context<'_>) {
         let sender = &self.receiver.sender;
         if sender.with(|outgoing| outgoing.connection.parked_requests()) == 0 {
@@ -171,7 +171,7 @@ impl FrameReader<ProducerFrameWriter> for ProducerFrameReader {
                 DecodeResult::More { .. } if machine.connection.is_closed() => return Err(End::Closed),
                 DecodeResult::More { .. } => {
                     if machine.connection.parked_requests() > parked {
-                        // Only the connection's task waits for partitions.
+                        // Only the connection's task waits for partitions, so call it.
                         resume.wake_by_ref();
                     }
                     return Ok(frames);
@@ -251,14 +251,14 @@ impl Transmit for ProducerFrameWriter {
 
 impl<L: Link> Drop for ProducerDriver<L> {
     fn drop(&mut self) {
-        // If it has not ended, our process leaves.
+        // The connection has not ended yet, so our process is shutting down.
         self.receiver.end(|outgoing| {
             outgoing.connection.leave(ErrorCode::Leaving, "the network of the producing process was shut down");
         });
     }
 }
 
-/// Above this the outbox takes nothing more before some of it is written.
+/// The outbox accepts no more while it holds at least this many bytes.
 const OUTBOX_BYTES: usize = 512 * flownet_memory::KIB;
 const BUFFERS_PER_TRANSMIT: usize = 32;
 const TICKS_PER_TIMEOUT: u64 = 8;

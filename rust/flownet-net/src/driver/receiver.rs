@@ -1,15 +1,14 @@
-//! The reading half of a connection: read by its own task, or by a thread that would otherwise sleep until that task
-//! has read for it.
+//! Reading half of a connection: its own task reads, or a task thread that would otherwise sleep until data arrives.
 //!
-//! A task's thread whose gate is empty takes the role of the reader, reads what the socket has, and sleeps on the socket
-//! if that is nothing: one wake-up for a batch, on the core that is to use it. Who has the role is told by [`ownership`].
-//! What is read goes where it belongs, to whichever gate; a thread reads for others as the connection's task does.
+//! A task thread whose gate is empty takes the reader role and reads from the socket. If the socket is empty, it sleeps
+//! on it. This costs one wake-up per batch, on the core that will use the data. [`ownership`] decides which thread has
+//! the role. Data goes to any gate of the connection: a thread reads for others just as the connection's task does.
 //!
 //! # Invariants
-//! - E1: bytes are read and decoded under one lock, hence in order. No holder of it waits for anything.
-//! - E2: what [`ownership`] orders is carried out under the lock under which it was ordered.
-//! - E3: the connection's task reads only when it was called: by the link, by who leaves work to it, or by itself while
-//!   there may be more.
+//! - E1: bytes are read and decoded under one lock, hence in order. No holder of the lock waits for anything.
+//! - E2: orders of [`ownership`] are carried out under the lock under which they were given.
+//! - E3: the connection's task reads only if it was called: by the link, by a thread that leaves work to it, or by
+//!   itself while there may be more bytes.
 //!
 //! [`ownership`]: super::ownership
 
@@ -33,25 +32,26 @@ use crate::counters::NetCounters;
 use crate::heartbeat::Pulse;
 use crate::inlets::{AttendOutcome, Inlet};
 
-/// Makes frames of bytes and hands them to a connection machine.
+/// Decodes bytes into frames and passes them to a connection machine.
 pub(crate) trait FrameReader<M>: Send + 'static {
-    /// Where the next bytes go: first what fits the first slice, which may be empty, then the rest.
+    /// Returns the destination of the next bytes: they fill the first slice, which may be empty, then the second.
     fn targets(&mut self) -> (&mut [u8], &mut [u8]);
 
-    /// The next `bytes` bytes lie in the [`targets`](Self::targets).
+    /// Marks the next `bytes` bytes as stored in the [`targets`](Self::targets).
     fn filled(&mut self, bytes: usize);
 
-    /// Takes what is complete; says how many frames that was. It may be told to wait; then `resume` wakes the
-    /// connection's task when this is to be called again. It also calls that task where something is left to it to do.
+    /// Handles all complete frames and returns their number. If the machine cannot accept one, the reader is held, and
+    /// `resume` later wakes the connection's task to call this again. The machine also uses `resume` for other work of
+    /// that task.
     fn handle(&mut self, machine: &mut M, resume: &Waker) -> Result<u64, End>;
 
-    /// Whether it was told to wait: nothing more is read meanwhile.
+    /// Returns true while a frame is held back. Nothing more is read meanwhile.
     fn is_held(&self) -> bool;
 
-    /// Whether the stream may end here.
+    /// Returns true if the stream may end here.
     fn is_between_frames(&self) -> bool;
 
-    /// Nothing more comes: lets go of what is incomplete.
+    /// Drops incomplete frames, because nothing more arrives.
     fn clear(&mut self);
 }
 
@@ -59,17 +59,17 @@ pub(crate) trait FrameReader<M>: Send + 'static {
 pub(crate) struct Receiver<L, M, I> {
     pub(crate) sender: Arc<Sender<L, M>>,
     state: CombiningLock<State<I>>,
-    /// Changed under the lock, but read without it: whether the role is to be looked at now and then.
+    /// Whether the reader role has to be checked periodically. Changed under the lock, but read without it.
     is_ticking: AtomicBool,
     task: Arc<TaskCall<L, M>>,
-    /// Wakes it.
+    /// Waker that calls `task`.
     resume: Waker,
 }
 
-/// Calls the connection's task to read, whatever it knows of the socket.
+/// Calls the connection's task to read, regardless of its knowledge about the socket.
 struct TaskCall<L, M> {
     sender: Weak<Sender<L, M>>,
-    /// E3.
+    /// Set if the task has to read (E3).
     is_called: AtomicBool,
 }
 
@@ -78,17 +78,18 @@ struct State<I> {
     reading: ReadHalf<End>,
     counted: NetCounters,
     liveness: Liveness,
-    /// Of the whole life.
+    /// Frames received over the connection's lifetime.
     frames: u64,
+    /// Bytes received over the connection's lifetime.
     bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ReadProgress {
     Nothing,
-    /// All that was there: whatever comes is an event.
+    /// All available bytes. Later ones raise an event.
     Rest,
-    /// There may be more.
+    /// Some bytes. There may be more.
     Part,
 }
 
@@ -107,13 +108,13 @@ impl<L: Link, M: Transmit, I: FrameReader<M>> Receiver<L, M, I> {
         Arc::new(Self { sender, state: CombiningLock::new(state), is_ticking: AtomicBool::new(false), task, resume })
     }
 
-    /// Reads once for the connection's task, if that was called and has the role. `false` when nothing moved.
+    /// Reads once for the connection's task, if it was called and has the role. Returns `false` if nothing moved.
     pub(crate) fn read_for_task(&self) -> Result<bool, End> {
         if !self.task.is_called.swap(false, Ordering::Acquire) {
             return Ok(false);
         }
         let Some(mut state) = self.state.lock_or_leave(TASK) else {
-            // A thread is at it, and then wakes the task.
+            // Another thread holds the lock and wakes the task afterwards.
             self.task.is_called.store(true, Ordering::Relaxed);
             return Ok(false);
         };
@@ -132,8 +133,8 @@ impl<L: Link, M: Transmit, I: FrameReader<M>> Receiver<L, M, I> {
         Ok(read != ReadProgress::Nothing)
     }
 
-    /// The one way a connection ends, after which it holds nothing (D5) and nobody reads it. The first call does; the
-    /// others find it done. `last_words` is what the machine still does and says.
+    /// Ends the connection; this is the only way to do so. Afterwards it holds nothing (D5) and all reading stops. Only
+    /// the first call has an effect. `last_words` runs on the machine first.
     pub(crate) fn end(&self, last_words: impl FnOnce(&mut M)) {
         self.with(|state| {
             state.reading.on_end();
@@ -149,7 +150,7 @@ impl<L: Link, M: Transmit, I: FrameReader<M>> Receiver<L, M, I> {
         });
     }
 
-    /// E2.
+    /// Carries out orders under the lock (E2).
     fn carry_out(&self, state: &mut State<I>, orders: Orders) {
         let Orders { watch_bytes, mut call_task } = orders;
         if let Some(is_watched) = watch_bytes
@@ -163,7 +164,7 @@ impl<L: Link, M: Transmit, I: FrameReader<M>> Receiver<L, M, I> {
         }
     }
 
-    /// Takes the role and reads once.
+    /// Takes the reader role and reads once.
     fn read_for_thread(&self, state: &mut State<I>, reader: ReaderId) -> AttendOutcome {
         let (may_read, orders) = state.reading.on_park(reader, state.intake.is_held());
         self.carry_out(state, orders);
@@ -277,7 +278,7 @@ impl<I> State<I> {
                 Ok(if is_drained { ReadProgress::Rest } else { ReadProgress::Part })
             }
             ReadOutcome::Drained => {
-                // L5: it may have been read that the link has to answer.
+                // L5: the bytes just read may require an answer of the link.
                 if sender.link.has_unsent() {
                     sender.feed(|_| ());
                 }
@@ -316,14 +317,14 @@ impl<L: Link, M: Transmit> Wake for TaskCall<L, M> {
     }
 }
 
-/// How the connection's task waits.
+/// Waiting state of the connection's task.
 #[derive(Debug, Default)]
 pub(crate) struct ReadTask {
     tick: Option<Pin<Box<Sleep>>>,
 }
 
 impl ReadTask {
-    /// When nothing moves: waits for an event of the link, and ticks if need be. Ready to be tried again.
+    /// Waits for an event of the link, and ticks if needed. Called when nothing moves; returns ready to try again.
     pub(crate) fn poll_event<L: Link, M: Transmit, I: FrameReader<M>>(
         &mut self,
         cx: &mut Context<'_>,
@@ -350,7 +351,8 @@ impl ReadTask {
     }
 }
 
-/// The connection's task wants a turn.
+/// Flag: the connection's task wants a turn.
 const TASK: PendingFlags = 1;
-/// How long frames that no thread sleeps for may lie in a socket whose reader is at work: O3 of [`super::ownership`].
+/// Interval after which O3 of [`super::ownership`] returns the role: frames that no thread sleeps for wait at most two
+/// of them.
 const TICK: Duration = Duration::from_millis(10);

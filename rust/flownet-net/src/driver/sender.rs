@@ -1,19 +1,20 @@
-//! The writing half of a connection: whoever has news writes it, if nobody else is at it.
+//! Writing half of a connection: any thread with something to send writes it, unless another thread is writing.
 //!
-//! A task that made a buffer visible wakes the connection. If that sleeps, the task's own thread writes: handing the
-//! buffer to the connection's task would cost a wake-up, which is dearer than the write and often on another core.
-//! Where a thread finds the connection at work, it leaves a note, and who is at work writes for both.
+//! *News* here means a ready channel: one with data or credit to send. A task that makes a buffer visible wakes the
+//! connection. If the connection is idle, the task's own thread writes. Handing the buffer to the connection's task
+//! would cost a wake-up, which is more expensive than the write and often runs on another core. If another thread holds
+//! the lock, the thread sets a pending flag, and the holder writes for both.
 //!
 //! # Invariants
-//! - D1: what [`ownership`](super::ownership) orders is carried out under the lock. No thread that brings news tries while
-//!   bytes wait for room.
-//! - D2: news is lost by nobody: a thread that cannot get the lock leaves a note, and a thread that has it looks for
-//!   news once more after its last write, leaving its waker if there is none.
-//! - D3: a thread that came to bring news writes for a bounded number of rounds, however much there is.
-//! - D4: news that nobody is woken for goes out with other news, with the next round of the connection's task, or once
-//!   there is as much of it as is worth a write. It is the machine's to see that nobody waits for it.
-//! - D5: a connection that has ended holds nothing, whoever holds it: no segment, no channel, no open link. Its sleepers
-//!   are woken by their channels and pools, and by the link.
+//! - D1: orders of [`ownership`](super::ownership) are carried out under the lock. While bytes wait for room, no thread
+//!   that brings news tries to write.
+//! - D2: no news is lost. A thread that cannot get the lock sets a pending flag. A thread that has the lock checks for
+//!   news once more after its last write, and leaves its waker if there is none.
+//! - D3: a thread that brings news writes for a bounded number of rounds, however much there is to write.
+//! - D4: quiet news, which wakes no thread, is sent with other news, in the next round of the connection's task, or
+//!   once enough of it justifies a write. The machine ensures that no peer waits for it.
+//! - D5: an ended connection holds no segment, no channel and no open link, even if other owners remain. Channels,
+//!   pools and the link wake the threads that sleep for it.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,58 +29,59 @@ use super::link::{Event, Link, WriteOutcome};
 use super::ownership::WriteHalf;
 use crate::counters::{NetCounters, SharedCounters};
 
-/// What a connection machine has to send, and how it learns that there is more.
+/// Connection machine that produces bytes to send.
 pub(crate) trait Transmit: Send + 'static {
-    /// A channel has news.
+    /// Registers that a channel has news.
     fn on_ready(&mut self, channel: ChannelId);
 
-    /// Points `slices` at what to write next, encoding more if little is left; says how many it filled.
+    /// Points `slices` at the next bytes to write and encodes more if few are left. Returns the number of slices
+    /// filled.
     fn fill<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize;
 
-    /// The next `bytes` bytes are written.
+    /// Marks the next `bytes` bytes as written.
     fn advance(&mut self, bytes: usize);
 
-    /// How much news that nobody was woken for is worth a write.
+    /// Number of quietly listed channels that justify a write.
     fn patience(&self) -> usize;
 
-    /// Asks the peer for a sign of life.
+    /// Sends a PING, which asks the peer for a sign of life.
     fn ping(&mut self, token: u64);
 
-    /// Gives it one, unasked.
+    /// Sends an unsolicited PONG.
     fn pong(&mut self, token: u64);
 
-    /// Whether the peer may leave unread what it asked for, for as long as it likes.
+    /// Returns true if the peer may leave requested data unread for any length of time.
     fn may_be_stopped(&self) -> bool;
 
-    /// Nothing is written any more: lets go of everything, though others may still hold the connection.
+    /// Releases everything, because writing has ended. Other threads may still hold the connection.
     fn end(&mut self);
 }
 
-/// Shared by the connection's task, the threads that read for it, and the wakers of its channels.
+/// Sending state shared by the connection's task, threads that read for it, and the wakers of its channels.
 pub(crate) struct Sender<L, M> {
     pub(crate) link: L,
     pub(crate) counters: Arc<SharedCounters>,
     ready: Arc<ReadyList>,
     state: CombiningLock<State<M>>,
-    /// As [`WriteHalf`] has it, but read without the lock.
+    /// Copy of [`WriteHalf::is_full`] that is read without the lock.
     is_full: AtomicBool,
-    /// The connection's task, to be woken when a thread leaves work behind.
+    /// Waker of the connection's task, used when a thread leaves work to it.
     task: Mutex<Waker>,
     waker: Waker,
 }
 
-/// Under the lock; see [`Sender::with`].
+/// State under the lock; see [`Sender::with`].
 struct State<M> {
     machine: M,
     drained: Vec<ChannelId>,
-    /// What a thread met that had no means to end the connection.
+    /// Error observed by a thread that could not end the connection.
     error: Option<io::Error>,
-    /// Bytes, of the whole life.
+    /// Bytes written over the connection's lifetime.
     written: u64,
     writing: WriteHalf,
 }
 
-/// Called by the ready list on the thread that brings the news.
+/// Waker that the ready list calls on the thread that brings news.
 struct SenderWaker<L, M>(Weak<Sender<L, M>>);
 
 impl<L: Link, M: Transmit> Sender<L, M> {
@@ -101,14 +103,14 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         })
     }
 
-    /// Calls `work` with the machine. What others wanted of it meanwhile is done afterwards.
+    /// Calls `work` with the machine, then does the work that other threads flagged meanwhile.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut M) -> R) -> R {
         let result = work(&mut self.state.lock().machine);
         self.read_notes();
         result
     }
 
-    /// As [`with`](Self::with), then sends what the machine has to say to that, and news by D4.
+    /// Calls `work` like [`with`](Self::with), then sends the machine's output and quiet news according to D4.
     pub(crate) fn feed<R>(&self, work: impl FnOnce(&mut M) -> R) -> R {
         let mut state = self.state.lock();
         let result = work(&mut state.machine);
@@ -118,7 +120,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         result
     }
 
-    /// Leaves the waker of the connection's task with everybody who may have to wake it.
+    /// Stores the waker of the connection's task for all threads that may have to wake it.
     pub(crate) fn attend(&self, task: &Waker) {
         let mut known = self.lock_task();
         if !known.will_wake(task) {
@@ -131,8 +133,8 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         task.wake();
     }
 
-    /// One round of the connection's task: takes the news and writes once. `false` when nothing moved; the task is
-    /// woken when that was because a thread is at it.
+    /// Runs one round of the connection's task: takes the news and writes once. Returns `false` if nothing moved. If
+    /// the reason was a thread that holds the lock, that thread then wakes the task.
     pub(crate) fn poll_round(&self) -> io::Result<bool> {
         let Some(mut state) = self.state.lock_or_leave(TASK) else { return Ok(false) };
         let moved = match state.error.take() {
@@ -144,13 +146,13 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         Ok(moved? != WriteProgress::Nothing)
     }
 
-    /// D5. The first call ends it: `last_words` is what the machine still does and says, and the peer hears what the
-    /// socket takes of that at once.
+    /// Ends the connection (D5). Only the first call has an effect. `last_words` runs on the machine first, and its
+    /// output is sent as far as the socket has room for it now.
     pub(crate) fn end(&self, last_words: impl FnOnce(&mut M)) {
         let mut state = self.state.lock();
         if state.writing.may_write() {
             last_words(&mut state.machine);
-            // The closed connection says the same, if less well.
+            // If the socket does not accept the last frames, the peer still sees the closed connection.
             for _ in 0..ROUNDS_PER_NEWS {
                 if !matches!(self.round(&mut state, Patience::None), Ok(WriteProgress::Something)) {
                     break;
@@ -165,7 +167,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         self.read_notes();
     }
 
-    /// Bytes written so far, and whether there are more for a peer that does not take them though it always should.
+    /// Returns the bytes written so far, and whether more bytes wait for a peer that always should read but does not.
     pub(crate) fn progress(&self) -> (u64, bool) {
         let state = self.state.lock();
         let progress = (state.written, state.writing.is_full() && !state.machine.may_be_stopped());
@@ -174,28 +176,27 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         progress
     }
 
-    /// Whether bytes wait for room. Then the caller is the one to be told of it, and not the connection's task, until
+    /// Returns true if bytes wait for room. The caller then watches for room instead of the connection's task, until
     /// [`leave_room`](Self::leave_room).
     pub(crate) fn take_room(&self) -> bool {
         self.is_full.load(Ordering::Acquire) && self.watch_room(WriteHalf::on_park)
     }
 
-    /// Brings the news that nobody was woken for, where that is worth it. For a thread that is about to sleep, which it
-    /// may be for long.
+    /// Sends quiet news if there is enough of it. Called by a thread before a possibly long sleep.
     pub(crate) fn bring_quiet_news(&self) {
         if self.ready.has_any() {
             self.feed(|_| ());
         }
     }
 
-    /// Undoes [`take_room`](Self::take_room).
+    /// Reverts [`take_room`](Self::take_room).
     pub(crate) fn leave_room(&self) {
         if self.is_full.load(Ordering::Acquire) {
             self.watch_room(WriteHalf::on_leave);
         }
     }
 
-    /// Writes what waited for room, if there is some now. `false` when nothing moved.
+    /// Writes bytes that waited for room, if there is room now. Returns `false` if nothing moved.
     pub(crate) fn write_waiting(&self) -> bool {
         if !self.is_full.load(Ordering::Acquire) {
             return false;
@@ -207,7 +208,8 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         has_moved
     }
 
-    /// As ordered. A socket that cannot be watched is seen to by the task, which finds the same.
+    /// Carries out the order of `ordered` and returns true on success. If watching fails, the connection's task runs
+    /// into the same error and handles it.
     fn watch_room(&self, ordered: impl FnOnce(&WriteHalf) -> Option<bool>) -> bool {
         let state = self.state.lock();
         let is_done =
@@ -238,7 +240,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
             }
         };
         self.note_sent(&mut state.writing, false)?;
-        // Segments go home here, as soon as the kernel has their bytes.
+        // The kernel has copied these bytes, so their segments return to the pool here.
         state.machine.advance(written);
         state.written += written as u64;
         let mut turn = NetCounters { writes: 1, bytes_out: written as u64, ..NetCounters::default() };
@@ -254,7 +256,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         Ok(())
     }
 
-    /// Brings the news oneself, or leaves it to who is at work.
+    /// Sends news on this thread, or leaves that to the thread that holds the lock.
     fn bring_news(&self) {
         if let Some(mut state) = self.state.lock_or_leave(NEWS) {
             self.write_news(&mut state, Patience::None);
@@ -269,7 +271,8 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         }
     }
 
-    /// D3. Leaves the rest to the connection's task. `false` when nothing moved.
+    /// Runs a bounded number of write rounds (D3) and leaves the rest to the connection's task. Returns `false` if
+    /// nothing moved.
     fn write_rounds(&self, state: &mut State<M>, patience: Patience) -> bool {
         let mut has_moved = false;
         for _ in 0..ROUNDS_PER_NEWS {
@@ -286,7 +289,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         has_moved
     }
 
-    /// After each unlock: does what others left for us to do.
+    /// Does the work that other threads flagged. Called after each unlock.
     fn read_notes(&self) {
         for _ in 0..ROUNDS_PER_NEWS {
             let notes = self.state.take_notes();
@@ -299,7 +302,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
             let Some(mut state) = self.state.lock_or_leave(NEWS) else { return };
             self.write_news(&mut state, Patience::None);
         }
-        // D3: the task takes the news in each of its rounds.
+        // D3: the task takes news in each of its rounds.
         self.wake_task();
     }
 
@@ -308,7 +311,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     }
 }
 
-/// With news that nobody was woken for: whoever comes to read brings it only where there is much.
+/// Treatment of quiet news: a thread that comes to read sends it only if there is enough (`Some`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Patience {
     None,
@@ -333,10 +336,10 @@ impl<L: Link, M: Transmit> Wake for SenderWaker<L, M> {
     }
 }
 
-/// Channels have news.
+/// Flag: channels have news.
 const NEWS: PendingFlags = 1;
-/// The connection's task wants a round.
+/// Flag: the connection's task wants a round.
 const TASK: PendingFlags = 2;
 const SLICES_PER_WRITE: usize = 64;
-/// One to write, one to find nothing more, and one in between for what came meanwhile.
+/// One round to write, one to find nothing more, and one in between for news that arrived meanwhile.
 const ROUNDS_PER_NEWS: usize = 3;

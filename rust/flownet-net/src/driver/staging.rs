@@ -1,12 +1,12 @@
-//! Bytes read from a socket and not yet decoded.
+//! Buffers bytes read from a socket that are not decoded yet.
 
 use flownet_core::wire::frame::{HEADER_BYTES, MAX_CONTROL_BYTES};
 
-/// One buffer for a connection's life: small frames come many to a read and are decoded where they lie.
+/// One buffer for a connection's lifetime. One read brings many small frames, which are decoded in place.
 ///
 /// # Invariants
-/// - I1: `start <= end <= bytes.len()`; what is in between arrived and was not consumed.
-/// - I2: after [`Staging::spare`] there is room for the largest frame that must be whole to be decoded.
+/// - I1: `start <= end <= bytes.len()`; the bytes in between have arrived and were not consumed.
+/// - I2: after [`Staging::spare`] there is room for the largest frame that must be complete to be decoded.
 #[derive(Debug)]
 pub(crate) struct Staging {
     bytes: Box<[u8]>,
@@ -19,20 +19,20 @@ impl Staging {
         Self { bytes: vec![0; STAGING_BYTES].into_boxed_slice(), start: 0, end: 0 }
     }
 
-    /// What is there to decode.
+    /// Bytes that wait to be decoded.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Gives up the first `count` bytes of [`unread`](Self::unread).
+    /// Drops the first `count` bytes of [`unread`](Self::unread).
     pub(crate) fn consume(&mut self, count: usize) {
         debug_assert!(count <= self.end - self.start, "I1: only what is there can be consumed");
         self.start += count;
     }
 
-    /// Room to read into.
+    /// Returns room to read into.
     pub(crate) fn spare(&mut self) -> &mut [u8] {
-        // Once empty, and before a frame could fail to fit, the rest moves to the front: a few bytes as a rule.
+        // Move the rest to the front once it is empty, or before a frame could fail to fit. It is usually a few bytes.
         if self.start == self.end || self.bytes.len() - self.start < LARGEST_WHOLE_FRAME {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -41,7 +41,7 @@ impl Staging {
         &mut self.bytes[self.end..]
     }
 
-    /// Counts `count` bytes written to the front of [`spare`](Self::spare) as read.
+    /// Marks the first `count` bytes of [`spare`](Self::spare) as read.
     pub(crate) fn filled(&mut self, count: usize) {
         debug_assert!(count <= self.bytes.len() - self.end, "I1: only spare room can be filled");
         self.end += count;
@@ -70,7 +70,7 @@ mod tests {
                 written = written.wrapping_add(1);
             }
             staging.filled(count);
-            // Always leave a rest, so that the front of the buffer is never reached by emptying it.
+            // Always leave a rest, so that the buffer never resets to its front by becoming empty.
             let take = staging.unread().len().saturating_sub(step % 7 + 1);
             for byte in &staging.unread()[..take] {
                 assert_eq!(*byte, read);

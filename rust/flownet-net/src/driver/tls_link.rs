@@ -1,15 +1,16 @@
-//! A link that encrypts what it is given and decrypts what comes.
+//! Encrypting link: encrypts written bytes and decrypts read bytes.
 //!
-//! What a thread writes it encrypts, under the sender's lock: one task pays for all whose buffers go along. What it reads
-//! it decrypts, under the receiver's. The two directions share nothing but notes.
+//! A thread encrypts the bytes that it writes, under the sender's lock. It thereby also encrypts for all other tasks
+//! whose buffers are sent along. A thread decrypts the bytes that it reads, under the receiver's lock. The two
+//! directions share only flags.
 //!
 //! # Invariants
-//! - T1: records leave in the order in which they were sealed, and are opened in the order in which they came. Who seals
-//!   holds the sender's lock until the socket has the records or they are unsent; who opens holds the receiver's from
-//!   the read on.
-//! - T2: the locks of the two directions are the innermost, and nobody waits under them.
-//! - T3: what the link holds is bounded: one read of the socket, and as many records.
-//! - T4: what a reader owes the peer, a new key or a complaint, is noted by it and said by who writes.
+//! - T1: records leave in the order in which they were sealed, and are opened in the order in which they arrived. The
+//!   sealing thread holds the sender's lock until the socket has the records or they are stored as unsent. The opening
+//!   thread holds the receiver's lock from the read onward.
+//! - T2: the locks of the two directions are the innermost ones. No thread waits while it holds one.
+//! - T3: the link buffers a bounded amount: one read of the socket, and as many records.
+//! - T4: a reader that owes the peer a new key or an alert sets a flag. The next writer sends it.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -27,22 +28,23 @@ pub(crate) struct TlsLink<L> {
     link: L,
     arrived: Mutex<ReceivedBytes>,
     outgoing: Mutex<OutgoingRecords>,
-    /// As the outgoing side has it, but read without its lock.
+    /// Whether records are unsent. Mirrors `outgoing`, but is read without its lock.
     has_records: AtomicBool,
-    /// T4.
+    /// A key update is owed to the peer (T4).
     owes_key: AtomicBool,
+    /// Alert to send when the link closes (T4).
     goodbye: Mutex<Option<AlertDescription>>,
 }
 
-/// Under the receiver's lock.
+/// Received bytes, under the receiver's lock.
 struct ReceivedBytes {
     incoming: IncomingRecords,
-    /// The socket was drained by the read that brought what is left, of which the caller was not told.
+    /// The read that brought the remaining bytes drained the socket, which was not reported to the caller yet.
     is_drained: bool,
 }
 
 impl<L: Link> TlsLink<L> {
-    /// Goes on with a session whose ends have proved themselves.
+    /// Continues a session whose ends have authenticated each other.
     pub(crate) fn new(link: L, incoming: IncomingRecords, outgoing: OutgoingRecords) -> Self {
         Self {
             link,
@@ -66,7 +68,7 @@ impl<L: Link> TlsLink<L> {
         self.send(&mut outgoing).unwrap();
     }
 
-    /// Whether all records are the socket's.
+    /// Sends unsent records. Returns true if the socket has accepted all of them.
     fn send(&self, outgoing: &mut OutgoingRecords) -> io::Result<bool> {
         loop {
             let unsent = outgoing.unsent();
@@ -81,7 +83,7 @@ impl<L: Link> TlsLink<L> {
         }
     }
 
-    /// Tells of what was wrong, and notes it for the peer.
+    /// Turns a TLS error into an IO error, and stores the alert for the peer.
     fn refuse(&self, error: Error) -> io::Error {
         *lock(&self.goodbye) = complaint(&error);
         breach(error)
@@ -128,7 +130,7 @@ impl<L: Link> Link for TlsLink<L> {
         if self.owes_key.swap(false, Ordering::AcqRel) {
             outgoing.renew_keys().map_err(breach)?;
         }
-        // As much as the socket has room for, so that who writes is through as soon as without TLS.
+        // Seal as much as the socket has room for, so that the writer finishes as soon as it would without TLS.
         let mut rest = RemainingSlices::new(slices);
         loop {
             outgoing.seal(&mut rest).map_err(breach)?;
@@ -160,7 +162,7 @@ impl<L: Link> Link for TlsLink<L> {
 
     fn close(&self) {
         let mut outgoing = lock(&self.outgoing);
-        // Behind half a record nobody would understand it.
+        // The peer could not decode an alert that follows half a record.
         if outgoing.unsent().is_empty()
             && let Some(why) = lock(&self.goodbye).take()
         {
