@@ -1,5 +1,5 @@
-//! A timer as precise as the kernel's: the runtime's own is up to two milliseconds late, which is more than a short
-//! buffer timeout.
+//! Timer with the kernel's precision. The runtime's timer is up to two milliseconds late, which exceeds a short buffer
+//! timeout.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,12 +11,12 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// See the [module docs](self). One wait at a time.
+/// Timer for one wait at a time. See the [module docs](self).
 #[derive(Debug)]
 pub(crate) struct Alarm(Option<AsyncFd<OwnedFd>>);
 
 impl Alarm {
-    /// An alarm of this runtime. Where the system has none to spare, it is the runtime's.
+    /// Creates a timer on this runtime. If the system has no descriptor to spare, waits use the runtime's timer.
     #[expect(
         deprecated,
         reason = "what replaces it is unsafe; for an `OwnedFd`, which keeps its promises, both are sound"
@@ -26,7 +26,7 @@ impl Alarm {
         Self(timer.map_err(io::Error::from).and_then(|timer| AsyncFd::with_interest(timer, Interest::READABLE)).ok())
     }
 
-    /// Waits so long. May be given up at any time.
+    /// Waits for `time`. Can be cancelled at any time.
     pub(crate) async fn wait(&self, time: Duration) {
         let waited = match &self.0 {
             Some(timer) => wait_for(timer, time).await,
@@ -39,13 +39,13 @@ impl Alarm {
 }
 
 async fn wait_for(timer: &AsyncFd<OwnedFd>, time: Duration) -> io::Result<()> {
-    // No time at all would stop the timer.
+    // Zero would disarm the timer.
     let value = Timespec::try_from(time.max(Duration::from_nanos(1))).map_err(io::Error::other)?;
     let once = Itimerspec { it_interval: Timespec::default(), it_value: value };
     timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
     loop {
         let mut ready = timer.readable().await?;
-        // What is left of a wait that was given up is not there to be read: the timer was set since.
+        // No expiry of a cancelled wait can be read here, because setting the timer cleared it.
         match rustix::io::read(timer, &mut [0; 8]) {
             Ok(_) => {
                 ready.clear_ready();

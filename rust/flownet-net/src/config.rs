@@ -1,4 +1,4 @@
-//! Settings of a network environment: one default each, defined here.
+//! Settings of a network environment. All defaults are defined here.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::driver::Limits;
 use crate::error::NetError;
 use crate::handshake::DEFAULT_HANDSHAKE_TIMEOUT;
 
-/// Settings of one [`NetworkEnvironment`](crate::NetworkEnvironment). Checked when it is bound.
+/// Settings of one [`NetworkEnvironment`](crate::NetworkEnvironment), validated when it is bound.
 ///
 /// ```
 /// use flownet_net::NetworkConfig;
@@ -24,61 +24,65 @@ use crate::handshake::DEFAULT_HANDSHAKE_TIMEOUT;
 pub struct NetworkConfig {
     /// Address of the data port. Default: 127.0.0.1. The system chooses the port.
     ///
-    /// On any other address frames travel in the clear unless the credentials have certificates.
+    /// On any other address, frames are sent unencrypted unless the credentials have certificates.
     pub bind: IpAddr,
-    /// Buffers every remote channel keeps while its producer has nothing to send, if there are enough. Default: 2.
+    /// Buffers that each remote channel retains while its producer has nothing to send, if memory allows. Default: 2.
     ///
-    /// One in flight while one is read keeps a channel busy on a short link, and what is sent after a pause needs no
-    /// round trip for credit. They are wanted, not needed: where memory is short, channels keep fewer, and those that
-    /// have none ask for buffers when there is data. Zero is allowed: idle channels then cost nothing in any case.
+    /// With one buffer in flight while another is read, a channel on a short link stays busy. Data sent after a pause
+    /// needs no round trip for credit. These buffers are desired, not required: when memory is short, channels retain
+    /// fewer. A channel without any requests buffers when there is data. Zero is allowed: idle channels then never use
+    /// memory.
     pub exclusive_buffers: u32,
-    /// Buffers the remote channels of one gate share, by need. Default: 8, at least 1.
+    /// Buffers that the remote channels of one gate share by demand. Default: 8, at least 1.
     pub floating_buffers: u32,
-    /// Buffers that all remote channels of one gate may hold together, at least one more than their exclusive ones.
-    /// Default: none, the exclusive ones and [`floating_buffers`](Self::floating_buffers).
+    /// Limit of buffers that all remote channels of one gate hold together; at least one more than their exclusive
+    /// ones. Default: none, which means the exclusive buffers plus [`floating_buffers`](Self::floating_buffers).
     pub receive_buffers: Option<u32>,
-    /// What a gate may queue for channels without credit.
+    /// Limits of a gate's queue for channels without credit.
     pub receive_bounds: ReceiveBounds,
-    /// Buffers one subpartition may hold before its whole partition counts as unavailable. Default: 10, at least 2: one
-    /// that is written and one on its way.
+    /// Buffers that one subpartition may hold before its whole partition counts as unavailable. Default: 10, at least
+    /// 2: one being written and one being sent.
     ///
-    /// Less keeps a slow subpartition from taking the pool of the others; more rides out longer pauses of a reader.
+    /// A lower value prevents a slow subpartition from using up the pool of the others. A higher one bridges longer
+    /// pauses of a reader.
     pub max_buffers_per_subpartition: u32,
-    /// Buffers a partition may take beyond its share to finish a record already begun. Default: 5.
+    /// Buffers that a partition may take beyond its share to finish a record that it has begun. Default: 5.
     pub max_overdraft_buffers: u32,
-    /// In so much time a task shall be through with what is in flight to it, if it measures what it gets through: its
-    /// producers begin with one record a buffer, and fill them as far as it says. Default: none, buffers are filled to
-    /// their end from the beginning.
+    /// Target time in which a task processes all data in flight to it, if it measures its throughput. Its producers
+    /// then start with one record per buffer, and fill buffers only as far as the task requests. Default: none, so
+    /// buffers are filled completely from the start.
     pub max_in_flight_time: Option<Duration>,
-    /// Adds a checksum to every data frame this process sends. Default: no; TCP has one of its own, if a weak one.
-    /// Costs about a tenth of a nanosecond a byte on each side.
+    /// Adds a checksum to every data frame that this process sends. Default: no, because TCP has a checksum of its own,
+    /// though a weak one. Costs about a tenth of a nanosecond per byte on each side.
     pub checksums: bool,
-    /// How long a new connection may take to prove itself, on either end. Default: 30 s, as many workers that start at once
-    /// on few cores compute their handshakes one after the other.
+    /// Time limit for the handshake of a new connection, on either side. Default: 30 s. Many workers that start
+    /// together on few cores compute their handshakes one after the other.
     pub handshake_timeout: Duration,
-    /// How long dialing a peer may take before the handshake begins. Default: 10 s.
+    /// Time limit for connecting to a peer, before the handshake begins. Default: 10 s.
     pub connect_timeout: Duration,
-    /// How long a request may wait for its partition to be registered at the producer. Default: 10 s.
+    /// Time for which a request may wait until the producer registers its partition. Default: 10 s.
     pub partition_timeout: Duration,
-    /// How often a connection that hears nothing asks its peer for a sign of life. Default: 1 s.
+    /// Interval at which a connection that receives nothing asks its peer for a sign of life. Default: 1 s.
     pub heartbeat_interval: Duration,
-    /// How long a peer may owe a sign of life, or the rest of a frame, before its connection is given up. Default: 10 s,
-    /// at least twice the interval. A peer that lives but whose task has no room is never given up.
+    /// Time for which a peer may owe a sign of life, or the rest of a frame, before its connection is given up.
+    /// Default: 10 s, at least twice the interval. A live peer whose task has no room is never given up.
     pub heartbeat_timeout: Duration,
-    /// Connections that may be about to prove themselves at once; a further one takes the place of one that says nothing,
-    /// see [`PendingHandshakes`](crate::PendingHandshakes). Default: 64.
+    /// Limit of concurrent handshakes on the data port. Default: 64. Beyond it, a new connection replaces one that has
+    /// sent nothing; see [`PendingHandshakes`](crate::PendingHandshakes).
     pub max_pending_handshakes: usize,
-    /// Peers that are dialed at the same time; the others wait. Default: 8. Where each of many workers dials all others, each
-    /// port then has about so many handshakes to answer at once.
+    /// Limit of peers dialed at the same time; further ones wait. Default: 8. If many workers dial each other, each
+    /// port then answers about this many handshakes at once.
     pub max_concurrent_dials: usize,
 }
 
-/// Bounds of what the channels of one gate may queue without credit. Those under credit or TCP cannot exceed the pool.
+/// Limits of the data that the channels of one gate queue without credit. Channels under credit or TCP control cannot
+/// exceed the pool.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ReceiveBounds {
-    /// Bytes beyond which channels that drop take no record. Default: none, as many as the gate's buffers hold.
+    /// Bytes above which dropping channels accept no more records. Default: none, which means as many as the gate's
+    /// buffers hold.
     pub queue_bytes: Option<usize>,
-    /// Bytes at which a gate without bound fails. Default: 1 GiB.
+    /// Bytes at which an unbounded gate fails. Default: 1 GiB.
     pub limit_bytes: usize,
 }
 
@@ -89,15 +93,15 @@ impl Default for ReceiveBounds {
 }
 
 impl NetworkConfig {
-    /// The same, but with enough floating buffers, and quota for producers, to keep so many bytes on their way.
+    /// Raises floating buffers and the producers' buffer limit so that `bytes` bytes can be in flight.
     ///
-    /// A channel has at most as much on its way as its consumer has buffers, so it moves at most
-    /// `(exclusive + floating) * segment_bytes / round trip` bytes a second, and a producer asks for no more than it may
-    /// queue. A link of 100 Mbit/s and a round trip of 100 ms holds 1.25 MB, four times the default.
+    /// A channel has at most as much data in flight as its consumer has buffers. It therefore moves at most `(exclusive
+    /// + floating) * segment_bytes / round trip` bytes per second. A producer requests no more than it may queue. A
+    /// link of 100 Mbit/s with a round trip of 100 ms holds 1.25 MB, four times the default.
     #[must_use]
     pub fn with_bandwidth_delay(self, bytes: usize, segment_bytes: usize) -> Self {
         let on_the_way = u32::try_from(bytes.div_ceil(segment_bytes.max(1))).unwrap_or(u32::MAX);
-        // A batch is on its way back, in credit; the other is with the task that reads it, or not yet announced.
+        // One credit batch is on its way back. The other is with the reading task, or not announced yet.
         let lent = on_the_way.saturating_add(2 * CREDIT_BATCH);
         Self {
             floating_buffers: self.floating_buffers.max(lent),
@@ -106,7 +110,8 @@ impl NetworkConfig {
         }
     }
 
-    /// What the task of a gate with so many channels keeps in flight to itself, if that is to be bounded.
+    /// Returns the in-flight limits of a gate with these channels, if [`max_in_flight_time`](Self::max_in_flight_time)
+    /// is set.
     pub fn in_flight_bounds(
         &self,
         local_channels: u32,
@@ -126,7 +131,7 @@ impl NetworkConfig {
         })
     }
 
-    /// The bounds of a gate with `remote_channels` and segments of this size.
+    /// Returns the receive-queue limits of a gate with `remote_channels` and segments of this size.
     pub fn intake_bounds(&self, remote_channels: u32, segment_bytes: usize) -> ReceiveQueueLimits {
         let buffers = self.sizing().gate(remote_channels).max.unwrap_or(usize::MAX);
         let ReceiveBounds { queue_bytes, limit_bytes } = self.receive_bounds;
@@ -159,7 +164,7 @@ impl Default for NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// The same numbers, as pools are sized by them.
+    /// Returns the settings that size buffer pools.
     pub fn sizing(&self) -> PoolSizing {
         PoolSizing {
             exclusive_buffers: self.exclusive_buffers,
@@ -206,9 +211,9 @@ impl NetworkConfig {
     }
 }
 
-/// What is in flight is shared over so many buffers even where fewer are in use, if there may be as many: so many has one
-/// channel between workers by default, and a burst fills them at once. More would keep buffers small where channels are
-/// many and most of them idle.
+/// In-flight data is spread over at least this many buffers, if that many are allowed, even if fewer are in use. One
+/// channel between workers has this many by default, and a burst fills them at once. A higher value would shrink
+/// buffers needlessly with many, mostly idle channels.
 const LEAST_BUFFERS: u32 = 20;
 
 fn to_usize(count: u32) -> usize {

@@ -1,25 +1,25 @@
-//! What the drivers of one environment did, as plain sums.
+//! Counters of the drivers of one environment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sums over all connections of an environment since it was bound.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct NetCounters {
-    /// Bytes read from sockets, frame headers included, handshakes not.
+    /// Bytes read from sockets, including frame headers but not handshakes.
     pub bytes_in: u64,
-    /// Bytes written to sockets, likewise.
+    /// Bytes written to sockets, including frame headers but not handshakes.
     pub bytes_out: u64,
-    /// Frames decoded.
+    /// Decoded frames.
     pub frames_in: u64,
-    /// System calls that read.
+    /// Read system calls.
     pub reads: u64,
-    /// System calls that wrote.
+    /// Write system calls.
     pub writes: u64,
     /// Turns of the drivers: each is one wake-up or one yield.
     pub turns: u64,
 }
 
-/// The atomics behind [`NetCounters`]. A driver adds once a turn, not once a frame.
+/// Atomic counters of [`NetCounters`]. A driver adds to them once per turn, not once per frame.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCounters {
     bytes_in: AtomicU64,
@@ -31,7 +31,7 @@ pub(crate) struct SharedCounters {
 }
 
 impl SharedCounters {
-    /// Moves what one turn did into the sums and leaves zeroes behind.
+    /// Adds the counts of one turn to the sums and resets `turn` to zero.
     pub(crate) fn add(&self, turn: &mut NetCounters) {
         let turn = std::mem::take(turn);
         for (sum, more) in [
@@ -48,7 +48,7 @@ impl SharedCounters {
         }
     }
 
-    /// The sums now. Each is exact; together they may straddle a turn.
+    /// Returns the current sums. Each is exact, but together they may straddle a turn.
     pub(crate) fn snapshot(&self) -> NetCounters {
         NetCounters {
             bytes_in: self.bytes_in.load(Ordering::Relaxed),

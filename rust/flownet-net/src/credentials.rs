@@ -1,4 +1,4 @@
-//! What the processes of a job know and nobody else: its secret and, with TLS, its certificates.
+//! Credentials of a job: its secret and, with TLS, its certificates. Only the job's processes know them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::secret::Secret;
 use crate::stream::Stream;
 use crate::tls::{Certificates, Tls, TlsError};
 
-/// What one end of a connection proves itself with, and asks of the other. Clones share it.
+/// Credentials with which one end of a connection authenticates itself and checks the other. Clones share them.
 ///
-/// Never printed: `Debug` is redacted, and the only way to text is [`Credentials::to_text`], for handing it to another
-/// process of the job over a private pipe.
+/// Never printed: `Debug` is redacted. The only conversion to text is [`Credentials::to_text`], for passing them to
+/// another process of the job over a private pipe.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     secret: Secret,
@@ -22,10 +22,10 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Those of a job whose connections are encrypted by these certificates.
+    /// Creates credentials of a job whose connections are encrypted with these certificates.
     ///
     /// # Errors
-    /// Certificates that a peer would refuse, such as those that have expired.
+    /// Returns an error for certificates that a peer would refuse, such as expired ones.
     pub fn with_tls(secret: Secret, certificates: Certificates) -> Result<Self, TlsError> {
         Ok(Self { secret, tls: Some(Arc::new(Tls::new(certificates)?)) })
     }
@@ -35,20 +35,20 @@ impl Credentials {
         Self { secret, tls: Some(Arc::new(tls)) }
     }
 
-    /// Whether connections are encrypted.
+    /// Returns true if connections are encrypted.
     pub fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Those by which connections are encrypted, if they are.
+    /// Returns the certificates that encrypt connections, if they are encrypted.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.tls.as_deref().map(Tls::certificates)
     }
 
-    /// Reads what [`Credentials::to_text`] wrote.
+    /// Parses the output of [`Credentials::to_text`].
     ///
     /// # Errors
-    /// Text that is something else, or certificates that a peer would refuse.
+    /// Returns an error for other text, or for certificates that a peer would refuse.
     pub fn from_text(text: &str) -> Result<Self, CredentialsError> {
         let (secret, pem) = text.split_once('\n').unwrap_or((text, ""));
         let secret = Secret::from_hex(secret)?;
@@ -58,8 +58,8 @@ impl Credentials {
         Ok(Self::with_tls(secret, Certificates::from_pem(pem)?)?)
     }
 
-    /// The secret in hexadecimal digits and, with TLS, a line break and the certificates in PEM. Whoever has it can
-    /// join the job.
+    /// Returns the secret in hexadecimal digits and, with TLS, a line break and the certificates in PEM. Anyone with
+    /// this text can join the job.
     pub fn to_text(&self) -> String {
         match &self.tls {
             None => self.secret.to_hex(),
@@ -67,18 +67,19 @@ impl Credentials {
         }
     }
 
-    /// Proves ourselves to the end that accepted `stream`, and it to us.
+    /// Authenticates both ends, on the end that dialed `stream`.
     ///
     /// # Errors
-    /// Why the two are not of one job, or do not speak alike; the connection is closed then.
+    /// Returns the reason why the two ends do not belong to one job or do not use the same protocol. The connection is
+    /// then closed.
     pub async fn initiate(&self, stream: TcpStream, hello: Hello, timeout: Duration) -> Result<Stream, HandshakeError> {
         within(timeout, self.prove(Side::Initiator, stream, hello)).await
     }
 
-    /// The other half of [`initiate`](Self::initiate), for the end that accepted `stream`.
+    /// Authenticates both ends, on the end that accepted `stream`. The counterpart of [`initiate`](Self::initiate).
     ///
     /// # Errors
-    /// As there.
+    /// Returns the same errors as [`initiate`](Self::initiate).
     pub async fn accept(&self, stream: TcpStream, hello: Hello, timeout: Duration) -> Result<Stream, HandshakeError> {
         within(timeout, self.prove(Side::Acceptor, stream, hello)).await
     }
@@ -99,7 +100,7 @@ impl Credentials {
 }
 
 impl From<Secret> for Credentials {
-    /// Those of a job without TLS.
+    /// Creates credentials of a job without TLS.
     fn from(secret: Secret) -> Self {
         Self { secret, tls: None }
     }

@@ -1,11 +1,11 @@
-//! The connections of this process to its producers: one for each peer address and control, shared by all channels to
-//! it under that control.
+//! Manages the connections of this process to its producers. Each peer address and channel control has one connection,
+//! shared by all their channels.
 //!
 //! # Invariants
-//! - I1: a request is sent only under the table's lock and only to an entry in the table; an entry leaves the table
+//! - I1: a request is sent only under the table's lock and only to an entry in the table. An entry leaves the table
 //!   before its receiver is closed. So no request is ever sent to a connection that has ended.
-//! - I2: an entry leaves the table when its connection ends, for whatever reason, and before any channel hears of it.
-//!   Failures are not remembered: who hears of one and tries again dials anew.
+//! - I2: an entry leaves the table when its connection ends, for any reason, and before any channel learns of it.
+//!   Failures are not remembered: a caller that retries after a failure dials anew.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -26,27 +26,27 @@ use crate::redial::redial;
 use crate::socket;
 use crate::stream::Stream;
 
-/// A channel to be opened on a connection.
+/// Request to open a channel on a connection.
 #[derive(Debug)]
 pub(crate) struct OpenRequest {
     pub(crate) partition: PartitionId,
     pub(crate) subpartition: SubpartitionIndex,
     pub(crate) channel: Arc<RemoteChannel>,
-    /// Where the task waits that reads the channel.
+    /// Inlets at which the task that reads the channel waits.
     pub(crate) inlets: Weak<ConnectedInlets>,
 }
 
-/// The table.
+/// Table of dialed connections.
 #[derive(Debug, Default)]
 pub(crate) struct Dialer {
     entries: Mutex<HashMap<Line, mpsc::UnboundedSender<OpenRequest>>>,
 }
 
-/// What a connection is for. A socket that may stop takes no channels of another control along.
+/// Key of a connection. Channels of different controls never share a socket, because a TCP-controlled socket may stop.
 type Line = (SocketAddr, ChannelControl);
 
 impl Dialer {
-    /// Hands the request to the connection to `peer`, which is dialed first if there is none.
+    /// Passes the request to the connection to `peer`, which is dialed first if there is none.
     pub(crate) fn open(&self, shared: &Arc<EnvironmentShared>, peer: SocketAddr, request: OpenRequest) {
         let dialed = {
             let mut entries = self.lock();
@@ -68,12 +68,12 @@ impl Dialer {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Line, mpsc::UnboundedSender<OpenRequest>>> {
-        // No code of others runs under this lock: a poisoned map is still whole.
+        // No foreign code runs under this lock, so a poisoned map is still consistent.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The receiving half of an entry. Dropping it ends it.
+/// Receiving half of an entry. Dropping it removes the entry.
 #[derive(Debug)]
 pub(crate) struct Requests {
     line: Line,
@@ -82,7 +82,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Requests for a connection that is not in the table, and where to send them.
+    /// Returns requests of a connection that is not in the table, and their sender.
     #[cfg(test)]
     pub(crate) fn unlisted(
         shared: Arc<EnvironmentShared>,
@@ -92,12 +92,12 @@ impl Requests {
         (sender, Self { line: (peer, ChannelControl::Credit), receiver, shared })
     }
 
-    /// The next channel to open. Never `None` while the entry is in the table.
+    /// Returns the next channel to open. Never `None` while the entry is in the table.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<OpenRequest>> {
         self.receiver.poll_recv(cx)
     }
 
-    /// The connection ended: takes the entry out of the table and fails what was still asked for.
+    /// Removes the entry of the ended connection from the table and fails pending requests.
     pub(crate) fn end(&mut self, error: &ExchangeError) {
         if self.receiver.is_closed() {
             return;
@@ -109,7 +109,7 @@ impl Requests {
         }
     }
 
-    /// Whom they are for.
+    /// Address of the producer.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.line.0
     }
@@ -121,7 +121,7 @@ impl Drop for Requests {
     }
 }
 
-/// What channels get to see when our own environment ends under them.
+/// Error of channels whose own environment shuts down.
 pub(crate) fn shut_down(peer: SocketAddr) -> ExchangeError {
     ExchangeError::connection_lost(peer.to_string(), "the network of this process was shut down")
 }
@@ -139,7 +139,7 @@ async fn dial(mut requests: Requests) {
 }
 
 async fn connect(shared: &EnvironmentShared, peer: SocketAddr) -> Result<Stream, String> {
-    // Never closed, so there is always a permit to come.
+    // The semaphore is never closed, so there will always be a permit.
     let _permit = shared.dials.acquire().await;
     let is_hang_up = |error: &_| matches!(error, NoConnection::Handshake(error) if error.is_hang_up());
     redial(peer, is_hang_up, || connect_once(shared, peer)).await.map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! The network of one worker process: its data port, its connections, its flusher.
+//! Network of one worker process: its data port, its connections, its flusher.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,9 +25,9 @@ use crate::inlets::Inlets;
 use crate::listener;
 use crate::registry::Registry;
 
-/// One a worker process; clones share it. Partitions registered here are served to other processes, and channels
-/// opened here read theirs.
+/// Network of one worker process. Clones share it.
 ///
+/// It serves partitions registered here to other processes. Channels opened here read the partitions of others.
 /// [`shutdown`](Self::shutdown) ends it and waits; dropping the last clone ends it without waiting.
 #[derive(Clone, Debug)]
 pub struct NetworkEnvironment {
@@ -35,7 +35,7 @@ pub struct NetworkEnvironment {
 }
 
 impl NetworkEnvironment {
-    /// Opens the data port and starts serving on the tokio runtime of the caller, which needs IO and time enabled.
+    /// Opens the data port and starts serving on the caller's tokio runtime, which needs IO and time enabled.
     pub async fn bind(
         config: NetworkConfig,
         credentials: impl Into<Credentials>,
@@ -69,37 +69,38 @@ impl NetworkEnvironment {
         Ok(Self { owner: Arc::new(Owner(shared)) })
     }
 
-    /// Where other processes reach the partitions of this one.
+    /// Returns the address at which other processes reach the partitions of this one.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared().local_addr
     }
 
-    /// The segments of this process.
+    /// Returns the segment pool of this process.
     pub fn pool(&self) -> &Arc<SegmentPool> {
         &self.shared().pool
     }
 
-    /// The settings it was bound with.
+    /// Returns the settings that it was bound with.
     pub fn config(&self) -> &NetworkConfig {
         &self.shared().config
     }
 
-    /// A pool for a partition of `subpartitions`, sized by the settings.
+    /// Creates a pool for a partition of `subpartitions`, sized by the settings.
     pub fn create_partition_pool(&self, subpartitions: u32) -> Result<Arc<BufferPool>, NetError> {
         Ok(self.pool().create_buffer_pool(self.config().sizing().partition(subpartitions))?)
     }
 
-    /// A pool for a gate with `remote_channels`, sized by the settings. Gates without remote channels need none.
+    /// Creates a pool for a gate with `remote_channels`, sized by the settings. Gates without remote channels need
+    /// none.
     pub fn create_gate_pool(&self, remote_channels: u32) -> Result<Arc<BufferPool>, NetError> {
         Ok(self.pool().create_buffer_pool(self.config().sizing().gate(remote_channels))?)
     }
 
-    /// Serves a partition to whoever asks for it, now or since some time.
+    /// Serves a partition to consumers, including those that have already requested it.
     ///
-    /// With a `flush_timeout` above zero it is also flushed at most so late by the one flusher of the process; `None`
-    /// and zero leave flushing to the writer.
+    /// With a `flush_timeout` above zero, the process's flusher also flushes it after at most that time. `None` and
+    /// zero leave flushing to the writer.
     ///
-    /// Its writer waits at `inlets`; see there.
+    /// The partition's writer waits at `inlets`; see [`Inlets`].
     pub fn register_partition(&self, partition: PartitionHandle, flush_timeout: Option<Duration>, inlets: &Inlets) {
         if let Some(timeout) = flush_timeout.filter(|timeout| !timeout.is_zero()) {
             self.shared().flusher.register(partition.clone(), timeout);
@@ -107,18 +108,17 @@ impl NetworkEnvironment {
         self.shared().registry.insert(partition, inlets.connected());
     }
 
-    /// Serves a partition no longer. Channels that read it already go on.
+    /// Stops serving a partition. Channels that already read it continue.
     pub fn release_partition(&self, id: PartitionId) {
         self.shared().flusher.remove(id);
         self.shared().registry.remove(id);
     }
 
-    /// Connects `channel` to a subpartition of the process at `peer`; may be called from any thread, and returns at
-    /// once.
+    /// Connects `channel` to a subpartition of the process at `peer`. Call it from any thread; it returns at once.
     ///
-    /// Channels to one peer share one connection, dialed with the first of them. Whatever goes wrong arrives as an
-    /// error in the channel's gate; a failed connection is forgotten, so the next call dials again. The gate's task waits
-    /// at `inlets`; see there.
+    /// Channels to one peer share one connection, which the first of them dials. Failures arrive as errors in the
+    /// channel's gate. A failed connection is forgotten, so the next call dials again. The gate's task waits at
+    /// `inlets`; see [`Inlets`].
     pub fn open_channel(
         &self,
         peer: SocketAddr,
@@ -132,8 +132,8 @@ impl NetworkEnvironment {
         shared.dialer.open(shared, peer, request);
     }
 
-    /// Calls `work` beside the connections, again after as long as it says, until it says nothing or all ends. It must not
-    /// wait.
+    /// Calls `work` on the runtime, and again after each pause that it returns, until it returns `None` or the
+    /// environment ends. `work` must not block.
     pub fn repeat(&self, mut work: impl FnMut() -> Option<Duration> + Send + 'static) {
         self.shared().spawn(async move {
             while let Some(pause) = work() {
@@ -142,13 +142,13 @@ impl NetworkEnvironment {
         });
     }
 
-    /// What went over the sockets so far.
+    /// Returns the counters of all connections since the environment was bound.
     pub fn counters(&self) -> NetCounters {
         self.shared().counters.snapshot()
     }
 
-    /// Closes the port and all connections and waits until everything has ended. Channels that were still reading
-    /// fail. Later calls find it done; channels opened after it fail at once.
+    /// Closes the port and all connections and waits until everything has ended. Channels that still read fail. Later
+    /// calls return at once. Channels opened afterwards fail at once.
     pub async fn shutdown(&self) {
         let shared = self.shared();
         shared.stop.send_replace(true);
@@ -165,7 +165,7 @@ impl NetworkEnvironment {
     }
 }
 
-/// What the tasks of an environment have in common.
+/// State shared by the tasks of an environment.
 #[derive(Debug)]
 pub(crate) struct EnvironmentShared {
     pub(crate) config: NetworkConfig,
@@ -180,26 +180,26 @@ pub(crate) struct EnvironmentShared {
     pub(crate) dials: Semaphore,
     pub(crate) counters: Arc<SharedCounters>,
     stop: watch::Sender<bool>,
-    /// `None` after shutdown: nothing starts any more.
+    /// `None` after shutdown: no task starts any more.
     tasks: Mutex<Option<JoinSet<()>>>,
     runtime: Handle,
 }
 
 impl EnvironmentShared {
-    /// What we take from peers: their segments must not be larger than ours.
+    /// Returns the limits for frames of peers: their segments must not be larger than ours.
     pub(crate) fn wire_limits(&self) -> WireLimits {
         WireLimits::for_segments(u32::try_from(self.pool.segment_bytes()).unwrap_or(u32::MAX))
     }
 
-    /// Runs `task` until its end or the environment's. After shutdown it is dropped unpolled.
+    /// Runs `task` until its own end or the environment's. After shutdown the task is dropped unpolled.
     ///
-    /// A task may be dropped at any await: what it must leave behind belongs into a `Drop`.
+    /// A task may be dropped at any await. Put cleanup that must run into a `Drop`.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut stop = self.stop.subscribe();
         let until_stopped = async move {
             tokio::select! {
                 biased;
-                // The sender lives in what every task holds: an error is as good as a stop.
+                // Every task holds the `EnvironmentShared` that owns the sender, so an error means the same as a stop.
                 _ = stop.wait_for(|stop| *stop) => {}
                 () = task => {}
             }
@@ -215,12 +215,12 @@ impl EnvironmentShared {
                 None => Some(until_stopped),
             }
         };
-        // Outside the lock: its drop fails channels, which wakes tasks.
+        // Drop it outside the lock, because that fails channels, which wakes tasks.
         drop(refused);
     }
 }
 
-/// Ends the environment with the last handle to it; the tasks hold [`Shared`] only.
+/// Ends the environment when its last handle is dropped. Its tasks hold only [`EnvironmentShared`].
 #[derive(Debug)]
 struct Owner(Arc<EnvironmentShared>);
 

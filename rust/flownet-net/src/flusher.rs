@@ -1,10 +1,10 @@
-//! One timer for all partitions of a process that want to be flushed at most so late.
+//! Flushes all partitions of a process that have a flush timeout, with one timer.
 //!
 //! # Invariants
-//! - I1: bytes written to a registered partition are visible to its reader after at most its timeout, plus the time in
-//!   which the system wakes a thread.
-//! - I2: where nothing is written the flusher sleeps without a timer, until a writer wakes it.
-//! - I3: partitions are flushed with no lock of ours held.
+//! - I1: bytes written to a registered partition are visible to its reader after at most its timeout, plus the system's
+//!   delay in waking a thread.
+//! - I2: while nothing is written, the flusher sleeps without a timer until a writer wakes it.
+//! - I3: no lock of this module is held while partitions are flushed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
 
-/// Shared between the task that flushes and those who register.
+/// State shared by the flushing task and the threads that register partitions.
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
     groups: Mutex<Groups>,
     changed: Arc<FlusherWaker>,
 }
 
-/// Rung where there is a new group, and by the writer of a partition that was idle.
+/// Wakes the flusher for a new group, and for a write to a partition that was idle.
 #[derive(Debug, Default)]
 struct FlusherWaker(Notify);
 
@@ -34,14 +34,14 @@ impl Wake for FlusherWaker {
     }
 }
 
-/// Partitions by timeout: one due time for each distinct timeout.
+/// Partitions by timeout. Each distinct timeout has one due time.
 type Groups = BTreeMap<Duration, Group>;
 
 #[derive(Debug)]
 struct Group {
-    /// `None` while all its partitions are idle, and wake the flusher when they are not.
+    /// `None` while all partitions are idle. Their writers then wake the flusher.
     due: Option<Instant>,
-    /// Flushes one after the other that found nothing to do.
+    /// Consecutive rounds without a dirty partition.
     idle_rounds: u32,
     partitions: Vec<PartitionHandle>,
 }
@@ -61,7 +61,7 @@ impl Flusher {
         }
     }
 
-    /// Forgets a partition; harmless if it was never registered.
+    /// Removes a partition. No effect if it was never registered.
     pub(crate) fn remove(&self, id: PartitionId) {
         let mut groups = self.lock();
         for group in groups.values_mut() {
@@ -70,12 +70,12 @@ impl Flusher {
         groups.retain(|_, group| !group.partitions.is_empty());
     }
 
-    /// Forgets all partitions.
+    /// Removes all partitions.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 
-    /// Flushes for ever; the environment ends it by dropping the future.
+    /// Flushes until the environment drops the future.
     pub(crate) async fn run(&self) {
         let (alarm, mut due) = (Alarm::new(), Vec::new());
         let waker = Waker::from(Arc::clone(&self.changed));
@@ -103,8 +103,8 @@ impl Flusher {
     fn collect_due(&self, now: Instant, due: &mut Vec<PartitionHandle>) {
         for (timeout, group) in self.lock().iter_mut() {
             let Some(was_due) = group.due.filter(|due| *due <= now) else { continue };
-            // From when it was due, or each flush would come later in its turn. But not when that is over as well: one
-            // that is late must not be followed by a burst.
+            // Count from the due time, or the lateness of each flush would add up. But if that time has passed too,
+            // count from now: a late flush must not be followed by a burst.
             let next = was_due + *timeout;
             group.due = Some(if next > now { next } else { now + *timeout });
             let before = due.len();
@@ -113,7 +113,7 @@ impl Flusher {
         }
     }
 
-    /// Ends the timer of groups in which nothing was written for some time.
+    /// Stops the timer of groups in which nothing was written for some time.
     fn doze(&self, waker: &Waker) {
         let idle = |group: &&mut Group| group.due.is_some() && group.idle_rounds >= IDLE_ROUNDS;
         let partitions: Vec<PartitionHandle> =
@@ -126,13 +126,13 @@ impl Flusher {
             if group.partitions.iter().all(PartitionHandle::is_dozing) {
                 group.due = None;
             } else {
-                // A writer was quick, or a partition has come meanwhile.
+                // A writer was faster, or a partition was registered meanwhile.
                 group.idle_rounds = 0;
             }
         }
     }
 
-    /// Starts the timer of groups in which something was written, or which are new.
+    /// Starts the timer of groups that are new or were written to.
     fn resume(&self, now: Instant) {
         for (timeout, group) in self.lock().iter_mut().filter(|(_, group)| group.due.is_none()) {
             if !group.partitions.iter().all(PartitionHandle::is_dozing) {
@@ -143,12 +143,12 @@ impl Flusher {
     }
 
     fn lock(&self) -> MutexGuard<'_, Groups> {
-        // No code of others runs under this lock: a poisoned map is still whole.
+        // No foreign code runs under this lock, so a poisoned map is still consistent.
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// To doze and to be woken costs about as much as so many rounds.
+/// Dozing and waking up again costs about as much as this many rounds.
 const IDLE_ROUNDS: u32 = 16;
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// A partition whose reader has looked and found nothing.
+    /// Partition whose reader has checked and found nothing.
     fn partition(segments: &Arc<SegmentPool>, id: u64) -> (ResultPartition, Arc<WakeCount>) {
         let pool = segments.create_buffer_pool(PoolSizing::default().partition(1)).unwrap();
         let partition = ResultPartition::new(PartitionId::new(id), pool, 1);

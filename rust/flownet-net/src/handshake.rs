@@ -1,4 +1,4 @@
-//! Mutual authentication before anything else is read from a connection.
+//! Authenticates both ends of a connection before anything else is read from it.
 //!
 //! Both ends know the job's [`Secret`]; neither sends it. All integers are little-endian.
 //!
@@ -10,18 +10,6 @@
 //!                         proof     HMAC-SHA256(secret, "flownet acceptor"  | the same)   (32 bytes, after an acceptance)
 //! ```
 //! The binding is empty on a plain connection. Within TLS it is the session's `tls-exporter` (RFC 9266).
-//!
-//! # Invariants
-//! - I1: nothing is allocated by a peer's word: every message has a fixed size.
-//! - I2: a proof is bound to both nonces, both versions, both roles and both feature sets: replaying it, or
-//!   changing any of these on the way, fails. Within TLS it is bound to the session: passing it on from one session
-//!   to another fails.
-//! - I3: a proof cannot be reflected: the two ends sign under different labels.
-//! - I4: the acceptor says nothing that depends on the secret before the initiator has proved itself.
-//! - I5: the whole exchange ends within its deadline, also with a peer that falls silent half way.
-//!
-//! On a plain connection the bytes that follow are authenticated by the connection only: who can change packets on the
-//! way can change frames. That is why plain listeners stay on loopback unless told otherwise.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,13 +22,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::error::HandshakeError;
 use crate::secret::Secret;
 
-/// Version of everything on the wire. Peers must agree exactly: the workers of a job are one build.
+/// Version of the whole wire protocol. Peers must match exactly, because all workers of a job run one build.
 pub const PROTOCOL_VERSION: u16 = 1;
 
-/// How long a handshake may take unless a caller says otherwise.
+/// Default time limit of a handshake.
 pub const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a connection is for. A port serves one role.
+/// Purpose of a connection. A port serves one role.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Role {
     /// Frames of the exchange.
@@ -49,22 +37,22 @@ pub enum Role {
     Control,
 }
 
-/// Optional abilities, one bit each. A connection may use what both ends offered.
+/// Optional features, one bit each. A connection may use those that both ends offered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Features(u32);
 
-/// What each end says about itself.
+/// Description that each end sends of itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// What the connection is for.
+    /// Purpose of the connection.
     pub role: Role,
-    /// What the end is able to do.
+    /// Features that the end supports.
     pub features: Features,
 }
 
-/// Proves ourselves to the end that accepted `stream`, and it to us. Returns the peer's hello.
+/// Authenticates both ends, on the end that dialed. Returns the peer's hello.
 ///
-/// On an error the stream must be dropped: bytes of the handshake may still be under way.
+/// On an error, drop the stream: bytes of the handshake may still be in flight.
 pub async fn initiate<S>(
     stream: &mut S,
     secret: &Secret,
@@ -77,7 +65,7 @@ where
     within(timeout, initiate_bound(stream, secret, &[], hello)).await
 }
 
-/// The other half of [`initiate`], for the end that accepted `stream`.
+/// Authenticates both ends, on the end that accepted `stream`. The counterpart of [`initiate`].
 pub async fn accept<S>(
     stream: &mut S,
     secret: &Secret,
@@ -91,20 +79,20 @@ where
 }
 
 impl Features {
-    /// No optional ability.
+    /// No optional features.
     pub const NONE: Self = Self(0);
 
-    /// The bits as sent.
+    /// Returns the bits as sent.
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// Reads bits as sent; unknown ones are kept, so that newer peers can be told apart.
+    /// Parses bits as sent. Unknown bits are preserved, so that newer peers can be recognized.
     pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// What both ends offered.
+    /// Returns the features that both ends offered.
     pub fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -128,16 +116,16 @@ impl fmt::Display for Role {
     }
 }
 
-/// Which end of a connection we are.
+/// Our end of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Side {
-    /// It dialed.
+    /// The end that dialed.
     Initiator,
-    /// It was dialed.
+    /// The end that accepted.
     Acceptor,
 }
 
-/// The whole exchange, from either side, without a deadline.
+/// Runs the whole exchange for either side, without a deadline.
 pub(crate) async fn prove_bound<S>(
     side: Side,
     stream: &mut S,
@@ -187,7 +175,7 @@ where
     let read = read_hello(stream, hello.role).await;
     if let Err(HandshakeError::WrongVersion { .. } | HandshakeError::WrongRole { .. } | HandshakeError::TlsPeer) = read
     {
-        // Our hello holds no secret and tells an honest peer what is wrong.
+        // Our hello contains no secret, and shows an honest peer why it fails.
         stream.write_all(&ours).await?;
         stream.flush().await?;
     }
@@ -231,8 +219,8 @@ fn encode_hello(hello: Hello) -> Result<HelloBytes, HandshakeError> {
     Ok(bytes)
 }
 
-/// Reads and checks in the order of what can be told apart earliest: a stranger is known by its magic even if it
-/// sends less than a hello, another version by a field that every version keeps in its place.
+/// Reads a hello and checks each field as early as possible. A foreign protocol is recognized by its magic, even if it
+/// sends fewer bytes than a hello. Another version is recognized by a field that has the same place in every version.
 async fn read_hello<S>(stream: &mut S, role: Role) -> Result<(Hello, HelloBytes), HandshakeError>
 where
     S: AsyncRead + Unpin,
@@ -304,13 +292,13 @@ const VERSION_END: usize = 10;
 const NONCE_AT: usize = 16;
 const HELLO_BYTES: usize = NONCE_AT + 32;
 const PROOF_BYTES: usize = 32;
-/// First bytes of TLS: of an alert, of a handshake.
+/// First byte of TLS records: alert and handshake.
 const TLS_RECORDS: [u8; 2] = [21, 22];
-/// What follows them: the major version, the same in all of them.
+/// Second byte of TLS records: the major version, the same in all TLS versions.
 const TLS_VERSION: u8 = 3;
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
-// Of different lengths, followed by fixed-size hellos: no input of one can be read as input of the other.
+// The labels differ in length and fixed-size hellos follow, so no input of one can be parsed as input of the other.
 const INITIATOR_LABEL: &[u8] = b"flownet initiator";
 const ACCEPTOR_LABEL: &[u8] = b"flownet acceptor";
 

@@ -1,5 +1,5 @@
-//! One timer for all connections of a process: it looks at each now and then, whatever that is busy with, so that neither
-//! a record nor a buffer nor a turn costs anything for it.
+//! Checks all connections of a process with one timer. A check is independent of the connection's work, so it adds no
+//! cost to records, buffers or turns.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-/// The connections there are, and the task that looks at them.
+/// Live connections, and the task that checks them.
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeat {
     connections: Mutex<Vec<Weak<dyn Pulse>>>,
     began: Notify,
 }
 
-/// A connection that is looked at.
+/// Connection that the heartbeat checks.
 pub(crate) trait Pulse: Send + Sync {
-    /// Time has passed, on a clock of the heartbeat's own.
+    /// Reports the time since the heartbeat started, once per interval.
     fn on_heartbeat(&self, now: Duration);
 }
 
 impl Heartbeat {
-    /// Looks at it from now on, until it is gone.
+    /// Checks `connection` from now on, until it is dropped.
     pub(crate) fn watch(&self, connection: &Arc<impl Pulse + 'static>) {
         let connection: Arc<dyn Pulse> = Arc::clone(connection) as _;
         let connection = Arc::downgrade(&connection);
@@ -29,7 +29,7 @@ impl Heartbeat {
         self.began.notify_one();
     }
 
-    /// For ever. Sleeps without a timer where there is no connection.
+    /// Runs until dropped. Without connections it sleeps without a timer.
     pub(crate) async fn run(&self, interval: Duration) {
         let began = Instant::now();
         loop {

@@ -1,13 +1,13 @@
-//! Where a thread waits for what comes over sockets: it reads them itself.
+//! Lets a thread wait for data from sockets by reading them itself.
 //!
-//! A thread that waits for its gate, or for segments that its partition's readers still have to take, would sleep until
-//! the network's thread has read a socket and wakes it. It reads that socket itself instead, and sleeps on it, so that
-//! bytes wake the one who wants them. What ends a wait is still the thread's waker: mail, a timer of others, a local
-//! producer or another connection wake it as ever.
+//! A thread may wait for its gate, or for segments that readers of its partition still hold. It would then sleep until
+//! the network's thread has read a socket and wakes it. Instead, it reads that socket itself and sleeps on it, so that
+//! arriving bytes directly wake the thread that needs them. The thread's waker still ends the wait: mail, timers of
+//! other threads, a local producer or another connection wake it as usual.
 //!
 //! # Invariants
-//! - W1: the wait ends when the waker has fired, or the time is up; not because something was read.
-//! - W2: whoever leaves leaves every connection attended to, by the network's thread or by a tick of it.
+//! - W1: the wait ends when the waker has fired or the time is up, not because something was read.
+//! - W2: a thread that leaves leaves every connection attended to, by the network's thread or by a tick of it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,65 +20,65 @@ use rustix::event::PollFlags;
 use crate::driver::ReaderId;
 use crate::parker::{Sleeper, ThreadParker, with_parker};
 
-/// The connections whose bytes one thread waits for: those of the channels of its gate, or those that serve its
-/// partition.
+/// Connections whose bytes one thread waits for: those of its gate's channels, or those that serve its partition.
 ///
-/// Given to [`open_channel`](crate::NetworkEnvironment::open_channel) with each channel of a gate, or to
-/// [`register_partition`](crate::NetworkEnvironment::register_partition); then the thread waits with [`Self::wait_until`]
-/// or [`Self::park`]. One thread at a time may. Where nothing was registered both are waits without sockets.
+/// Pass it to [`open_channel`](crate::NetworkEnvironment::open_channel) with each channel of a gate, or to
+/// [`register_partition`](crate::NetworkEnvironment::register_partition). The thread then waits with
+/// [`Self::wait_until`] or [`Self::park`]. One thread at a time may wait. Without registered connections, both wait
+/// without sockets.
 #[derive(Debug)]
 pub struct Inlets {
     id: ReaderId,
     connected: Arc<ConnectedInlets>,
-    /// Where the next look begins, so that no connection goes first for ever.
+    /// Index at which the next pass begins, so that no connection always goes first.
     next: AtomicUsize,
 }
 
-/// The list of them. By itself, because the end of an [`Inlets`] calls its connections: nobody may come to end it who
-/// only adds one, and perhaps holds that connection's lock.
+/// List of connections, shared separately from [`Inlets`]. Dropping an [`Inlets`] calls its connections. A thread that
+/// adds a connection, and perhaps holds that connection's lock, must not be the one to drop it.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectedInlets(Mutex<Vec<Weak<dyn Inlet>>>);
 
-/// A connection that a thread can read.
+/// Connection that a thread can read.
 pub(crate) trait Inlet: Send + Sync {
-    /// The thread is about to sleep: what it has to tell the peer is told, if it is worth a write.
+    /// Sends pending output to the peer, if it justifies a write. Called before the thread sleeps.
     fn flush(&self);
 
-    /// Reads once, and writes what waits for room, unless another thread does.
+    /// Reads once, and writes bytes that wait for room, unless another thread does.
     fn attend(&self, reader: ReaderId) -> AttendOutcome;
 
-    /// The thread goes to work.
+    /// Registers that the thread goes to work.
     fn leave(&self, reader: ReaderId);
 
-    /// The thread does not come back.
+    /// Registers that the thread does not return.
     fn resign(&self, reader: ReaderId);
 
-    /// What to sleep on.
+    /// Descriptor to sleep on.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// What [`Inlet::attend`] came to.
+/// Outcome of [`Inlet::attend`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AttendOutcome {
-    /// Something moved: there may be more.
+    /// Bytes moved. There may be more.
     Moved,
-    /// Nothing to be done before bytes come, or room where that is wanted: sleep on it.
+    /// Nothing to do before bytes arrive, or room if `wants_room` is set. Sleep on the descriptor.
     Nothing { wants_room: bool },
-    /// Somebody else attends to it, or nobody any more.
+    /// Another reader attends to the connection, or it has ended.
     Refused,
 }
 
 impl Inlets {
-    /// None yet.
+    /// Creates a set without connections.
     pub fn new() -> Arc<Self> {
         let id = ReaderId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
         Arc::new(Self { id, connected: Arc::default(), next: AtomicUsize::new(0) })
     }
 
     /// Calls `poll` on this thread until it is ready. In between, reads the sockets and sleeps on them until the waker
-    /// that `poll` was given fires.
+    /// passed to `poll` fires.
     ///
-    /// The thread's parker is kept from one wait to the next; a wake left over from an earlier wait costs one more poll.
+    /// The thread reuses its parker for each wait. A wake left over from an earlier wait costs one more poll.
     pub fn wait_until<T>(&self, mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
         with_parker(|parker| {
             loop {
@@ -90,7 +90,8 @@ impl Inlets {
         })
     }
 
-    /// As [`ThreadParker::park`], with a limit as [`ThreadParker::park_timeout`], reading the sockets meanwhile.
+    /// Parks like [`ThreadParker::park`], or with a limit like [`ThreadParker::park_timeout`], and reads the sockets
+    /// meanwhile.
     pub fn park(&self, parker: &ThreadParker, limit: Option<Duration>) -> bool {
         let mut inlets = self.alive();
         inlets.iter().for_each(|inlet| inlet.flush());
@@ -105,12 +106,12 @@ impl Inlets {
         is_woken
     }
 
-    /// Where connections are added that bring bytes for this thread.
+    /// Returns the list to which connections with data for this thread are added.
     pub(crate) fn connected(&self) -> Weak<ConnectedInlets> {
         Arc::downgrade(&self.connected)
     }
 
-    /// Connections that are alive.
+    /// Returns all live connections and drops the others from the list.
     fn alive(&self) -> Vec<Arc<dyn Inlet>> {
         let mut connected = self.connected.lock();
         let mut alive = Vec::with_capacity(connected.len());
@@ -135,7 +136,8 @@ impl Inlets {
         }
     }
 
-    /// Attends to one after the other until something moves, or lists what to sleep on and says `false`.
+    /// Attends to one connection after the other until something moves. Otherwise lists the descriptors to sleep on and
+    /// returns `false`.
     fn attend<'a>(&self, inlets: &'a [Arc<dyn Inlet>], watched: &mut Vec<(BorrowedFd<'a>, PollFlags)>) -> bool {
         watched.clear();
         let first = self.next.load(Ordering::Relaxed);
@@ -158,10 +160,10 @@ impl Inlets {
 }
 
 impl ConnectedInlets {
-    /// A connection brings bytes for this thread.
+    /// Adds a connection that brings bytes for this thread.
     pub(crate) fn add(&self, inlet: Weak<dyn Inlet>) {
         let mut connected = self.lock();
-        // By address: one connection brings the bytes of many channels.
+        // Compare addresses: one connection brings the bytes of many channels, so it may be added repeatedly.
         let is_known = connected.iter().any(|known| Weak::as_ptr(known).cast::<()>() == inlet.as_ptr().cast());
         if !is_known {
             connected.push(inlet);
@@ -187,7 +189,8 @@ impl std::fmt::Debug for dyn Inlet {
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-/// Sockets a thread looks at each time before it sleeps. Where there are more, the network's thread reads them all.
+/// Most sockets that a thread checks each time before it sleeps. If there are more, the network's thread reads them
+/// all.
 const MAX_ATTENDED: usize = 8;
 
 #[cfg(test)]

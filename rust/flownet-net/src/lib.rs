@@ -1,7 +1,7 @@
-//! The tokio TCP driver of flownet's exchange: handshake, connections, flusher.
+//! tokio TCP driver of flownet's exchange: handshake, connections, flusher.
 //!
-//! This crate decides nothing about the protocol: it moves bytes between sockets and the machines of
-//! [`flownet_core::exchange`], and calls them when something arrived, when something may leave and when time is up.
+//! This crate makes no protocol decisions. It moves bytes between sockets and the machines of
+//! [`flownet_core::exchange`]. It calls them when data arrived, when data may leave and when a timer expires.
 //!
 //! ```text
 //! NetworkEnvironment
@@ -10,19 +10,22 @@
 //!   flusher ─── every flush timeout ── partitions that were written
 //!   heartbeat ─ every interval ─────── both drivers: is the peer still there?
 //! ```
-//! Tasks use it from plain threads: [`PartitionWriter`] and [`GateReader`] block, [`ThreadParker`] lets a thread wait
-//! wherever the core wants a waker, and [`Inlets`] lets it read the sockets it waits for itself.
+//! Tasks use it from plain threads. [`PartitionWriter`] and [`GateReader`] block. [`ThreadParker`] lets a thread wait
+//! wherever the core expects a waker. [`Inlets`] lets a thread read the sockets that it waits for.
 //!
 //! # Locks
-//! The table of partitions, that of dialed connections, the flusher's groups, the heartbeat's connections and the set of
-//! running tasks have one each.
-//! They are held for a few statements, never two at once, and no code of another crate but tokio runs under them.
+//! These have one lock each: the table of partitions, the table of dialed connections, the flusher's groups, the
+//! heartbeat's connections, and the set of running tasks. They are held for a few statements, never two at once. Under
+//! them no code of another crate runs except tokio's.
 //!
-//! Each end of a connection has two more. That of its `Sender`: whoever has something to send holds it while the machine
-//! runs and the socket is written, neither of which waits. The machine takes the core's locks and wakes tasks under it; a
-//! waker that leads back to the same `Sender` only tries the lock. And that of its `Receiver`, held by whoever reads, who
-//! takes the `Sender`'s, and for a partition just opened that of its [`Inlets`]' list, in it. With TLS, each takes that of the
-//! records of its direction in its own.
+//! Each end of a connection has two more locks:
+//! - The `Sender`'s lock: a thread with something to send holds it while the machine runs and the socket is written.
+//!   Neither waits. Under it, the machine takes locks of the core and wakes tasks. A waker that leads back to the same
+//!   `Sender` only tries the lock.
+//! - The `Receiver`'s lock: the reading thread holds it. Under it, that thread takes the `Sender`'s lock, and the lock
+//!   of the [`Inlets`]' list for a partition that was just opened.
+//!
+//! With TLS, each of these threads also takes the lock of its direction's records, innermost.
 #![forbid(unsafe_code)]
 
 pub mod handshake;

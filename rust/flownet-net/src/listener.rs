@@ -1,4 +1,4 @@
-//! Accepts data connections and lets only those through that prove themselves.
+//! Accepts data connections and serves those that authenticate.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use crate::error::HandshakeError;
 use crate::pending::{PendingHandshake, PendingHandshakes};
 use crate::socket;
 
-/// Accepts for ever; the environment ends it by dropping the future, which closes the port.
+/// Accepts connections until the environment drops the future, which closes the port.
 ///
-/// Strangers cannot pile up, nor keep a peer out: see [`PendingHandshakes`].
+/// Unauthenticated connections can neither pile up nor keep a peer out: see [`PendingHandshakes`].
 pub(crate) async fn serve(shared: Arc<EnvironmentShared>, listener: TcpListener) {
     let pending = PendingHandshakes::new(shared.config.max_pending_handshakes);
     loop {
@@ -23,12 +23,14 @@ pub(crate) async fn serve(shared: Arc<EnvironmentShared>, listener: TcpListener)
             Ok((stream, peer)) => {
                 let place = pending.enter(peer.ip());
                 shared.spawn(welcome(Arc::clone(&shared), stream, peer, place));
-                // Who has spoken already is seen to have before the next one may take its place.
+                // Yield, so that the new connection's task can record that its peer has already sent bytes. Otherwise
+                // the next connection might displace it.
                 tokio::task::yield_now().await;
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                // Out of file descriptors, as a rule. Trying again at once would spin; and a stranger may have one.
+                // Usually out of file descriptors. An immediate retry would spin. Close an unauthenticated connection,
+                // which may free a descriptor.
                 tracing::warn!(%error, "cannot accept data connections");
                 pending.give_up_one();
                 tokio::time::sleep(ACCEPT_RETRY).await;

@@ -1,9 +1,10 @@
-//! Lets a plain thread wait where the core expects a [`Waker`], alone or on file descriptors as well.
+//! Parks a plain thread where the core expects a [`Waker`], alone or together with file descriptors.
 //!
 //! # Invariants
 //! - I1: a wake between two parks is remembered: the next park returns at once.
-//! - I2: a park returns only after a wake (or its timeout), never spuriously.
-//! - I3: a wake costs a system call only if the thread sleeps, or is about to: of the kind that ends that sleep.
+//! - I2: a park returns only after a wake or its timeout, never spuriously.
+//! - I3: a wake costs a system call only if the thread sleeps or is about to, and then only the call that ends that
+//!   kind of sleep.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,9 +16,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
 
-/// A thread's own waker and the place where it sleeps until woken.
+/// A thread's waker, and the means to sleep until it fires.
 ///
-/// Only the thread that made it may park on it; wakers go anywhere.
+/// Only the thread that created it may park on it. Wakers may be sent to any thread.
 ///
 /// ```
 /// use flownet_net::ThreadParker;
@@ -35,7 +36,7 @@ pub struct ThreadParker {
 }
 
 impl ThreadParker {
-    /// A parker for the calling thread.
+    /// Creates a parker for the calling thread.
     pub fn current() -> Self {
         let signal = Signal { state: AtomicU8::new(AWAKE), thread: thread::current(), event: OnceLock::new() };
         let signal = Arc::new(signal);
@@ -43,17 +44,17 @@ impl ThreadParker {
         Self { signal, waker }
     }
 
-    /// The waker to register with a poll. Cloning it is a counter increment.
+    /// Waker to register with a poll. Cloning it is a counter increment.
     pub fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// Sleeps until the waker fires; returns at once if it fired since the last park.
+    /// Sleeps until the waker fires. Returns at once if it has fired since the last park.
     pub fn park(&self) {
         self.park_at_most(None);
     }
 
-    /// Like [`park`](Self::park), at most for `timeout`. `true` if woken, `false` if the time ran out.
+    /// Sleeps like [`park`](Self::park), for at most `timeout`. Returns `true` if woken, `false` on timeout.
     pub fn park_timeout(&self, timeout: Duration) -> bool {
         self.park_at_most(Some(timeout))
     }
@@ -76,7 +77,7 @@ impl ThreadParker {
         }
     }
 
-    /// For sleeps on file descriptors. `None` where the system has none to spare for that.
+    /// Returns a handle for sleeps on file descriptors. `None` if the system has no descriptor to spare for it.
     pub(crate) fn sleeper(&self) -> Option<Sleeper<'_>> {
         self.assert_owner();
         if self.signal.event.get().is_none() {
@@ -95,7 +96,7 @@ impl ThreadParker {
     }
 }
 
-/// Calls `work` with the calling thread's own parker.
+/// Calls `work` with the calling thread's parker.
 pub(crate) fn with_parker<R>(work: impl FnOnce(&ThreadParker) -> R) -> R {
     PARKER.with(work)
 }
@@ -104,7 +105,7 @@ thread_local! {
     static PARKER: ThreadParker = ThreadParker::current();
 }
 
-/// A parker whose thread sleeps on file descriptors.
+/// Parker whose thread sleeps on file descriptors.
 #[derive(Debug)]
 pub(crate) struct Sleeper<'a> {
     signal: &'a Signal,
@@ -112,12 +113,12 @@ pub(crate) struct Sleeper<'a> {
 }
 
 impl Sleeper<'_> {
-    /// Whether the waker fired since the last time.
+    /// Returns true if the waker has fired since the last call.
     pub(crate) fn take_signal(&self) -> bool {
         self.signal.take()
     }
 
-    /// Sleeps until the waker fires, one of `descriptors` is ready, or `limit` is over; perhaps less.
+    /// Sleeps until the waker fires, one of `descriptors` is ready, or `limit` expires. May return earlier.
     pub(crate) fn sleep(&self, descriptors: &[(BorrowedFd<'_>, PollFlags)], limit: Option<Duration>) {
         if !self.signal.fall_asleep(POLLING) {
             return;
@@ -127,11 +128,11 @@ impl Sleeper<'_> {
             .map(|(descriptor, flags)| PollFd::from_borrowed_fd(*descriptor, *flags))
             .collect();
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-        // An error is an interruption: the caller looks again.
+        // An error means an interruption: the caller checks again.
         let _ = poll(&mut descriptors, limit.as_ref());
         self.signal.wake_up(POLLING);
         if descriptors[0].revents().contains(PollFlags::IN) {
-            // What is left of a wake, perhaps of one that an earlier sleep was too quick for.
+            // Clear the rest of a wake, possibly of one that arrived just after an earlier sleep ended.
             let _ = read(self.event, &mut [0; 8]);
         }
     }
@@ -141,13 +142,13 @@ impl Sleeper<'_> {
 struct Signal {
     state: AtomicU8,
     thread: Thread,
-    /// What wakes the thread when it sleeps on file descriptors. There before it first does.
+    /// Wakes the thread while it sleeps on file descriptors. Created before the first such sleep.
     event: OnceLock<OwnedFd>,
 }
 
 /// The thread has work, or looks for some.
 const AWAKE: u8 = 0;
-/// The waker has fired, and the thread has not seen it.
+/// The waker has fired, and the thread has not seen it yet.
 const WOKEN: u8 = 1;
 /// Asleep in `thread::park`, or about to be.
 const PARKED: u8 = 2;
@@ -159,13 +160,13 @@ impl Signal {
         self.state.compare_exchange(WOKEN, AWAKE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// `false` if the waker has fired already.
+    /// Returns `false` if the waker has fired already.
     fn fall_asleep(&self, how: u8) -> bool {
-        // Whoever sees it sees what that sleep is ended with as well.
+        // Release: a waker that reads this state also sees `event`, which ends that sleep.
         self.state.compare_exchange(AWAKE, how, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    /// Awake again, for whatever reason. A wake stays to be taken.
+    /// Marks the thread as awake again. A pending wake remains to be taken.
     fn wake_up(&self, how: u8) {
         let _ = self.state.compare_exchange(how, AWAKE, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -177,12 +178,13 @@ impl Wake for Signal {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // A second wake before the thread has looked adds nothing, and one that does not sleep will look: no system call.
+        // No system call if the thread is awake, because it checks before it sleeps. Nor for a second wake before that
+        // check.
         match self.state.swap(WOKEN, Ordering::AcqRel) {
             PARKED => self.thread.unpark(),
             POLLING => {
                 if let Some(event) = self.event.get() {
-                    // It holds far more wakes than there can be threads between this swap and this write.
+                    // The counter holds far more wakes than there can be threads between this swap and this write.
                     let _ = write(event, &1_u64.to_ne_bytes());
                 }
             }

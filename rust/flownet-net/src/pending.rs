@@ -1,14 +1,15 @@
-//! Connections that have not proved themselves yet: few, and none of them for ever.
+//! Limits the number and duration of connections whose handshake is not complete.
 //!
-//! A port is open to everybody, and a stranger may open many connections and say nothing. So each is accepted at once and
-//! has a place among a bounded number, and where there is none left, a newcomer takes that of another: of those that have
-//! said nothing if there are any, of the address that has most of them, the oldest. A peer that belongs here speaks at
-//! once and is through within a round trip, so strangers take each other's places and not its.
+//! Any host can reach a port, and a stranger may open many connections and send nothing. Each connection is therefore
+//! accepted at once and gets one of a bounded number of places. If all are taken, a new connection displaces another.
+//! Candidates are connections that have sent nothing, if there are any, otherwise all. Among the candidates of the
+//! address that has most of them, the oldest is displaced. A legitimate peer sends at once and completes within a round
+//! trip. Strangers therefore displace each other and not such a peer.
 //!
 //! # Invariants
 //! - A1: at most `max` places are held, by as many connections.
-//! - A2: who enters has a place, and keeps it until it leaves, or until somebody enters who finds none: it is not asked
-//!   to give it up for less.
+//! - A2: a connection that enters gets a place. It loses it only by leaving, or when a new connection enters and finds
+//!   no free place.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,7 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::error::HandshakeError;
 
-/// Those of one port: what the module says.
+/// Places of one port. See the [module docs](self).
 #[derive(Debug)]
 pub struct PendingHandshakes {
     max: usize,
@@ -29,7 +30,7 @@ pub struct PendingHandshakes {
 
 #[derive(Debug, Default)]
 struct State {
-    /// In the order in which they came.
+    /// In order of arrival.
     places: Vec<PendingPlace>,
     entered: u64,
 }
@@ -39,11 +40,11 @@ struct PendingPlace {
     number: u64,
     source: IpAddr,
     has_spoken: bool,
-    /// Dropped to take it away.
+    /// Dropped to displace the connection.
     _hold: oneshot::Sender<()>,
 }
 
-/// The place of one connection. Dropping it leaves it.
+/// Place of one connection. Dropping it frees the place.
 #[derive(Debug)]
 pub struct PendingHandshake {
     pending: Arc<PendingHandshakes>,
@@ -53,13 +54,13 @@ pub struct PendingHandshake {
 }
 
 impl PendingHandshakes {
-    /// Places for so many connections, at least one.
+    /// Creates `max` places, at least one.
     #[must_use]
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max: max.max(1), state: Mutex::default() })
     }
 
-    /// A place for a connection that was accepted from this address.
+    /// Takes a place for a connection accepted from this address.
     #[must_use]
     pub fn enter(self: &Arc<Self>, source: IpAddr) -> PendingHandshake {
         let (sender, hold) = oneshot::channel();
@@ -69,24 +70,25 @@ impl PendingHandshakes {
         state.entered += 1;
         state.places.push(PendingPlace { number, source, has_spoken: false, _hold: sender });
         drop(state);
-        // Its task is woken from under no lock.
+        // Dropping it wakes the displaced connection's task, so no lock is held here.
         drop(displaced);
         PendingHandshake { pending: Arc::clone(self), number, hold }
     }
 
-    /// Takes away the place that a newcomer would get, to have its file descriptor back. False if there is none.
+    /// Displaces the connection that a new one would displace, which frees its file descriptor. Returns false if there
+    /// is none.
     pub fn give_up_one(&self) -> bool {
         let displaced = self.lock().take_next();
         displaced.is_some()
     }
 
-    /// Places that are held.
+    /// Returns the number of held places.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().places.len()
     }
 
-    /// Nobody is about to prove itself.
+    /// Returns true if no handshake is pending.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -115,10 +117,11 @@ impl State {
 }
 
 impl PendingHandshake {
-    /// Lets `stream` prove itself by `handshake`, once it has said anything, within `timeout`.
+    /// Runs `handshake` on `stream` once the peer has sent anything, all within `timeout`.
     ///
     /// # Errors
-    /// [`HandshakeError::Displaced`] if a newcomer took the place, [`HandshakeError::TimedOut`], or that of `handshake`.
+    /// Returns [`HandshakeError::Displaced`] if a new connection took the place, [`HandshakeError::TimedOut`], or the
+    /// error of `handshake`.
     pub async fn prove<T, F>(
         mut self,
         stream: TcpStream,

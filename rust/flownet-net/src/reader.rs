@@ -1,4 +1,4 @@
-//! Blocking input for Rust users: an input gate on a plain thread.
+//! Blocking input for Rust users: reads an input gate on a plain thread.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use flownet_core::{ChannelIndex, Event, ExchangeError};
 
 use crate::inlets::Inlets;
 
-/// What [`GateReader::next`] found.
+/// Result of [`GateReader::next`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Input {
-    /// A buffer, all of whose records were handed over.
+    /// A buffer. All records that end in it were passed on.
     Records,
-    /// An event, in its place behind the records of its channel.
+    /// An event, in order after the records of its channel.
     Event(ChannelIndex, Event),
     /// All channels have ended.
     End,
 }
 
-/// Reads records and events from a plain thread, asleep while there are none. Closes the gate when dropped.
+/// Reads records and events on a plain thread, and sleeps while there are none. Closes the gate when dropped.
 #[derive(Debug)]
 pub struct GateReader {
     gate: Arc<InputGate>,
@@ -30,14 +30,14 @@ pub struct GateReader {
 }
 
 impl GateReader {
-    /// Reads `gate`, which has `channels` channels that were opened with `inlets`, and refuses records above
+    /// Creates a reader of `gate`, whose `channels` channels were opened with `inlets`. It refuses records above
     /// `max_record_bytes`.
     pub fn new(gate: Arc<InputGate>, inlets: Arc<Inlets>, channels: u32, max_record_bytes: usize) -> Self {
         let readers = (0..channels).map(|_| RecordReader::new(max_record_bytes)).collect();
         Self { gate, inlets, readers, batch: Vec::new().into_iter() }
     }
 
-    /// Waits for the next buffer or event. The records that end in a buffer go to `on_record`, in order.
+    /// Waits for the next buffer or event. Passes the records that end in a buffer to `on_record`, in order.
     pub fn next(&mut self, mut on_record: impl FnMut(ChannelIndex, &[u8])) -> Result<Input, ExchangeError> {
         let Some((channel, element)) = self.next_element()? else {
             return Ok(Input::End);
@@ -56,7 +56,7 @@ impl GateReader {
         }
     }
 
-    /// The gate inside.
+    /// Returns the underlying gate.
     pub fn gate(&self) -> &Arc<InputGate> {
         &self.gate
     }
@@ -78,5 +78,5 @@ impl Drop for GateReader {
     }
 }
 
-/// Elements taken under one lock. Their segments are not free before they are read, so not too many.
+/// Elements taken under one lock. A small number, because their segments are occupied until they are read.
 const BATCH_ELEMENTS: usize = 8;

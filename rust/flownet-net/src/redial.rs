@@ -1,4 +1,4 @@
-//! Dialing again where the other end was only too busy to hear who we are.
+//! Retries dialing when the peer was too busy to complete the handshake.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Dials `peer`, and again for 10 s if it hangs up on us during the handshake
-/// ([`HandshakeError::is_hang_up`](crate::HandshakeError::is_hang_up)): it is crowded, and we gave way to others before
-/// it knew us. The pauses in between double from 50 ms to 1 s.
+/// Dials `peer`, and retries for 10 s if it hangs up during the handshake.
+///
+/// A hang-up ([`HandshakeError::is_hang_up`](crate::HandshakeError::is_hang_up)) means that the peer has too many
+/// pending handshakes: it dropped ours before it could identify us. Pauses between attempts double from 50 ms to 1 s.
 ///
 /// # Errors
-/// That of the last attempt.
+/// Returns the error of the last attempt.
 pub async fn redial<T, E, F>(
     peer: SocketAddr,
     is_hang_up: impl Fn(&E) -> bool,

@@ -1,4 +1,4 @@
-//! The partitions of this process, by id, and who waits for one that is not there yet.
+//! Registers the partitions of this process by id, and wakes connections that wait for one.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
@@ -9,10 +9,11 @@ use flownet_core::partition::PartitionHandle;
 
 use crate::inlets::ConnectedInlets;
 
-/// Where producer connections look for what a consumer asks for.
+/// Table in which producer connections find requested partitions.
 ///
-/// A consumer may ask before the producing task exists. Its connection then parks the request and leaves its waker
-/// here; a registration wakes everyone who waits, which is rare enough not to need a list by partition.
+/// A consumer may request a partition before its producing task exists. Its connection then parks the request and
+/// leaves its waker here. A registration wakes all waiting connections. Registrations are rare enough not to need a
+/// list per partition.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     state: Mutex<State>,
@@ -37,7 +38,7 @@ impl Registry {
     }
 
     pub(crate) fn remove(&self, id: PartitionId) {
-        // Dropped after the lock is gone: a handle's end may free buffers, which wakes others.
+        // Dropped after the lock is released: dropping a handle may free buffers, which wakes tasks.
         let _removed = self.lock().partitions.remove(&id);
     }
 
@@ -45,13 +46,13 @@ impl Registry {
         let _removed = std::mem::take(&mut self.lock().partitions);
     }
 
-    /// The partition, and what its writer waits at.
+    /// Returns the partition and the inlets that its writer waits at.
     pub(crate) fn find(&self, id: PartitionId) -> Option<(PartitionHandle, Weak<ConnectedInlets>)> {
         self.lock().partitions.get(&id).cloned()
     }
 
-    /// Whether something was registered since `seen`, which is brought up to date. If not, `waker` is woken once by the
-    /// next registration.
+    /// Returns true if partitions were registered since `seen`, and updates `seen`. Otherwise the next registration
+    /// wakes `waker` once.
     pub(crate) fn has_changed(&self, seen: &mut u64, waker: &Waker) -> bool {
         let mut state = self.lock();
         if *seen != state.registrations {
@@ -65,7 +66,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code of others runs under this lock: a poisoned map is still whole.
+        // No foreign code runs under this lock, so a poisoned map is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The per-job secret: what a peer must know before anything else it says is read.
+//! Secret of a job. A peer must prove that it knows the secret before anything else is read from it.
 
 use std::fmt;
 
@@ -6,28 +6,28 @@ use crate::error::SecretError;
 
 /// 32 random bytes shared by the processes of one job.
 ///
-/// Never printed: `Debug` is redacted, and the only way to text is [`Secret::to_hex`],
-/// for handing the secret to a child process over a private pipe.
+/// Never printed: `Debug` is redacted. The only conversion to text is [`Secret::to_hex`], for passing the secret to a
+/// child process over a private pipe.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Secret([u8; Self::BYTES]);
 
 impl Secret {
-    /// Length of a secret.
+    /// Length of a secret in bytes.
     pub const BYTES: usize = 32;
 
-    /// A new secret from the operating system's random source.
+    /// Generates a secret from the operating system's random source.
     pub fn generate() -> Result<Self, SecretError> {
         let mut bytes = [0; Self::BYTES];
         getrandom::fill(&mut bytes).map_err(|source| SecretError::NoRandomness { reason: source.to_string() })?;
         Ok(Self(bytes))
     }
 
-    /// A secret agreed on elsewhere.
+    /// Creates a secret from bytes agreed on elsewhere.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Reads what [`Secret::to_hex`] wrote: exactly 64 hexadecimal digits.
+    /// Parses the output of [`Secret::to_hex`]: exactly 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Result<Self, SecretError> {
         let digits = text.as_bytes();
         if digits.len() != 2 * Self::BYTES {
@@ -40,7 +40,7 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// 64 lower-case hexadecimal digits. Whoever holds them can join the job.
+    /// Returns 64 lower-case hexadecimal digits. Anyone with them can join the job.
     pub fn to_hex(&self) -> String {
         self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(HEX[usize::from(digit)])).collect()
     }

@@ -1,4 +1,4 @@
-//! What both ends of a data connection set on their socket and say in their hello.
+//! Socket options and hello, common to both ends of a data connection.
 
 use std::io;
 
@@ -6,20 +6,20 @@ use tokio::net::TcpStream;
 
 use crate::handshake::{Features, Hello, Role};
 
-/// The hello of a data connection.
+/// Hello of a data connection.
 pub(crate) const HELLO: Hello = Hello { role: Role::Data, features: Features::NONE };
 
-/// Sends small frames at once. Nothing else: that a peer is gone is found by the frames it owes, see
-/// [`liveness`](crate::driver).
+/// Disables Nagle's algorithm, so that small frames are sent at once. No other option is set: a lost peer is detected
+/// by the frames that it owes, see [`liveness`](crate::driver).
 ///
-/// The option is not needed to be correct, so a system that refuses it is not an error.
+/// Correctness does not depend on the option, so a refusal by the system is not an error.
 pub(crate) fn prepare(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "socket options refused");
     }
 }
 
-/// How an IO error is told to a task: as the peer's doing where it is.
+/// Describes an IO error to a task, attributing it to the peer if the peer caused it.
 pub(crate) fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "closed by the peer".into(),

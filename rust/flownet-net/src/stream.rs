@@ -1,4 +1,4 @@
-//! A connection whose ends have proved themselves, with TLS or without.
+//! Authenticated connection, with or without TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use tokio::net::TcpStream;
 
 use crate::tls::{IncomingRecords, OutgoingRecords, Session};
 
-/// A connection that [`Credentials`](crate::Credentials) made.
+/// Authenticated connection that [`Credentials`](crate::Credentials) established.
 ///
-/// Under TLS the end of the stream is an end also where the peer did not announce it: what travels here says itself
-/// whether it is complete.
+/// Under TLS, the stream may also end without an announcement of the peer. Our protocols detect incomplete data
+/// themselves.
 #[derive(Debug)]
 pub struct Stream(Inner);
 
@@ -31,7 +31,7 @@ impl Stream {
         Self(Inner::Tls(Box::new(session)))
     }
 
-    /// The connection under it, for its options.
+    /// Returns the underlying connection, for its options.
     pub fn tcp(&self) -> &TcpStream {
         match &self.0 {
             Inner::Plain(stream) => stream,
@@ -39,7 +39,7 @@ impl Stream {
         }
     }
 
-    /// The connection and, under TLS, who opens and seals its records from now on.
+    /// Returns the connection and, under TLS, the halves that open and seal its records from now on.
     pub(crate) fn into_parts(self) -> io::Result<(TcpStream, Option<(IncomingRecords, OutgoingRecords)>)> {
         match self.0 {
             Inner::Plain(stream) => Ok((stream, None)),

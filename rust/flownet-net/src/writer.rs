@@ -1,4 +1,4 @@
-//! Blocking output for Rust users: a record writer on a plain thread.
+//! Blocking output for Rust users: writes records on a plain thread.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use flownet_core::{Event, ExchangeError, Target};
 
 use crate::inlets::Inlets;
 
-/// Emits records from a plain thread, asleep while the partition has no buffer for them.
+/// Emits records on a plain thread, and sleeps while the partition has no buffer for them.
 ///
-/// Waiting ends with an error when the partition's pool is destroyed.
+/// A wait ends with an error when the partition's pool is destroyed.
 #[derive(Debug)]
 pub struct PartitionWriter {
     writer: RecordWriter,
@@ -22,7 +22,7 @@ impl PartitionWriter {
         Self { writer, inlets }
     }
 
-    /// Emits one record; returns once it is taken whole.
+    /// Emits one record. Returns once it is completely written.
     #[inline(always)] // as `try_emit`
     pub fn emit(&mut self, target: Target, record: &[u8]) -> Result<(), ExchangeError> {
         match self.writer.try_emit(target, record)? {
@@ -31,10 +31,10 @@ impl PartitionWriter {
         }
     }
 
-    /// Emits records, one after the other; returns once all are taken. What [`Self::emit`] does for each, with less to
-    /// do where all go to one subpartition.
+    /// Emits records in order, like [`Self::emit`] for each, and returns once all are written. Cheaper if all go to one
+    /// subpartition.
     ///
-    /// After an error the records before the last one that was taken from `records` are emitted.
+    /// After an error, the last record taken from `records` may not be emitted; all records before it are.
     #[inline]
     pub fn emit_all<R: AsRef<[u8]>>(
         &mut self,
@@ -47,22 +47,22 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Sends an event to every subpartition, behind all records emitted so far, and flushes.
+    /// Sends an event to every subpartition, after all records emitted so far, and flushes.
     pub fn broadcast_event(&mut self, event: &Event) -> Result<(), ExchangeError> {
         self.writer.broadcast_event(event)
     }
 
-    /// Shows the readers all that was emitted.
+    /// Makes all emitted records visible to the readers.
     pub fn flush_all(&mut self) {
         self.writer.flush_all();
     }
 
-    /// Ends the partition: nothing can be emitted any more, and readers see its end behind the last record.
+    /// Ends the partition: nothing can be emitted any more, and readers see its end after the last record.
     pub fn finish(&mut self, drain: bool) -> Result<(), ExchangeError> {
         self.writer.finish(drain)
     }
 
-    /// The writer inside.
+    /// Returns the underlying writer.
     pub fn record_writer(&mut self) -> &mut RecordWriter {
         &mut self.writer
     }
