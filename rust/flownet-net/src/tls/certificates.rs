@@ -1,4 +1,4 @@
-//! The certificates of a job: made for it, or one's own.
+//! Certificates of a job: generated for it, or provided by the user.
 
 use std::fmt;
 use std::path::Path;
@@ -18,15 +18,15 @@ use crate::secret::Secret;
 
 /// A certificate with its key, and the authorities whose certificates are accepted from peers.
 ///
-/// Never printed: `Debug` is redacted, and the only way to text is [`Certificates::pem`], for handing them to another
-/// process of the job as its secret is handed.
+/// Never printed: `Debug` is redacted. The only conversion to text is [`Certificates::pem`], for passing them to
+/// another process of the job in the same way as its secret.
 #[derive(Clone)]
 pub struct Certificates {
-    /// The certificate and what leads from it to an authority, then its key, then the authorities.
+    /// PEM text: the certificate and its chain to an authority, then its key, then the authorities.
     pem: Arc<str>,
 }
 
-/// What is in the text.
+/// Parsed contents of the PEM text.
 pub(super) struct Parts {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: PrivateKeyDer<'static>,
@@ -34,18 +34,20 @@ pub(super) struct Parts {
 }
 
 impl Certificates {
-    /// Makes an authority, has it issue one certificate, and forgets its key. Both are valid for a year from now, and
-    /// for clocks that are up to a day behind.
+    /// Generates an authority, issues one certificate with it, and discards the authority's key.
+    ///
+    /// Both certificates are valid for a year from now, and also for clocks that are up to a day slow.
     ///
     /// # Errors
-    /// No key could be made.
+    /// Returns an error if no key could be generated.
     pub fn generate() -> Result<Self, TlsError> {
         Self::generate_for(SystemTime::now(), VALID_FOR)
     }
 
     pub(super) fn generate_for(from: SystemTime, valid: Duration) -> Result<Self, TlsError> {
         let made = |error: rcgen::Error| TlsError::NotMade { reason: error.to_string() };
-        // By a name of its own, or it would be taken for that of another job and found to be a forger.
+        // Each job needs a unique authority name. Otherwise peers would take its authority for that of another job, and
+        // report a forged signature.
         let job = Secret::generate().map_err(|error| TlsError::NotMade { reason: error.to_string() })?.to_hex();
         let mut root = params(&format!("flownet job {}", &job[..JOB_DIGITS]), from, valid);
         root.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -60,10 +62,10 @@ impl Certificates {
         Self::from_pem(&[certificate.pem(), key.serialize_pem(), authority.pem()].concat())
     }
 
-    /// Reads `tls.crt`, `tls.key` and `ca.crt` of a folder, in PEM: the names in a TLS secret of Kubernetes.
+    /// Reads `tls.crt`, `tls.key` and `ca.crt` of a folder, in PEM. A TLS secret of Kubernetes has the same names.
     ///
     /// # Errors
-    /// A file that cannot be read, or files that hold something else.
+    /// Returns an error if a file cannot be read, or if the files hold something else.
     pub fn from_folder(folder: &Path) -> Result<Self, TlsError> {
         let mut pem = String::new();
         for name in FILES {
@@ -75,18 +77,17 @@ impl Certificates {
         Self::from_pem(&pem)
     }
 
-    /// Takes a certificate and what leads from it to its authority, then its key, then the authorities to accept, in
-    /// PEM.
+    /// Parses PEM text: a certificate and its chain to an authority, then its key, then the authorities to accept.
     ///
     /// # Errors
-    /// Text that holds something else.
+    /// Returns an error if the text holds something else.
     pub fn from_pem(pem: &str) -> Result<Self, TlsError> {
         let certificates = Self { pem: pem.into() };
         certificates.parts().map(|_| certificates)
     }
 
-    /// What [`Certificates::from_pem`] reads. Whoever has it can pass for a process of the job, though not without its
-    /// secret.
+    /// Returns the text that [`Certificates::from_pem`] parses. Anyone with it can present the certificate of a process
+    /// of the job, but cannot join without the job's secret.
     pub fn pem(&self) -> &str {
         &self.pem
     }
@@ -128,20 +129,20 @@ fn params(name: &str, from: SystemTime, valid: Duration) -> CertificateParams {
 
 fn date(time: SystemTime) -> OffsetDateTime {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    // A clock beyond the year 9999 is none.
+    // A clock beyond the year 9999 is wrong, so use the epoch.
     i64::try_from(seconds)
         .ok()
         .and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok())
         .unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
-/// In the order of the text.
+/// Files in the order of their PEM text.
 const FILES: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
-/// Nobody looks at it, but a certificate of a server has one.
+/// No peer checks this name, but a server certificate must contain one.
 pub(super) const PROCESS_NAME: &str = "flownet";
 const JOB_DIGITS: usize = 16;
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Between the clocks of two machines.
+/// Allowed difference between the clocks of two machines.
 const CLOCK_SKEW: Duration = DAY;
-/// Longer than a job runs without a new connection.
+/// Exceeds the time for which a job runs without a new connection.
 const VALID_FOR: Duration = DAY.saturating_mul(365);

@@ -1,4 +1,4 @@
-//! Why there is no TLS: certificates that are none, and peers that are not who they should be.
+//! Errors of TLS: unusable certificates, and peers that fail authentication.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,39 +7,39 @@ use rustls::{AlertDescription, CertificateError, Error};
 
 use crate::error::HandshakeError;
 
-/// Why certificates cannot be used.
+/// Reason why certificates cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// None could be made.
+    /// No certificate could be generated.
     #[error("no certificate could be made: {reason}")]
     NotMade {
-        /// What the library said.
+        /// Error text of the library.
         reason: String,
     },
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error text.
         reason: String,
     },
-    /// Text that is not a certificate, a key and an authority.
+    /// The text is not a certificate, a key and an authority.
     #[error("the certificates are no PEM that can be used: {reason}")]
     Malformed {
-        /// What is wrong with it.
+        /// Reason why the text is invalid.
         reason: String,
     },
-    /// A certificate that no peer would accept: expired, of another authority, of another key.
+    /// Every peer would refuse the certificate: it has expired, or belongs to another authority or another key.
     #[error("the certificate would be refused by every peer: {reason}")]
     Unusable {
-        /// Why it would be.
+        /// Reason for which peers would refuse it.
         reason: String,
     },
 }
 
-/// What TLS says of a connection that it ended, if it was TLS that did.
+/// Returns the TLS error that ended a connection, if TLS ended it.
 pub(crate) fn failure(error: &io::Error) -> Option<HandshakeError> {
     let found = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match found {
@@ -65,7 +65,7 @@ pub(super) fn describe(error: &CertificateError) -> String {
     }
 }
 
-/// What a peer means that ends the handshake for our certificate's sake.
+/// Returns why the peer refused our certificate, if its alert means a refusal.
 fn refusal(alert: AlertDescription) -> Option<&'static str> {
     match alert {
         AlertDescription::UnknownCA => Some("another authority issued it"),

@@ -1,9 +1,9 @@
-//! Opens the records that arrive, into where their content belongs.
+//! Opens arriving records, if possible directly into the destination of their content.
 //!
 //! # Invariants
-//! - R3: what was not authenticated is not given out.
-//! - R4: what is held is bounded: one read of the socket, opened or not.
-//! - R5: who failed once fails again: a record that cannot be opened stays.
+//! - R3: unauthenticated content is never passed on.
+//! - R4: buffered data is bounded by one read of the socket, whether opened or not.
+//! - R5: failures are permanent: a record that cannot be opened remains first, so each later call fails too.
 
 use std::ops::Range;
 
@@ -16,24 +16,24 @@ use super::record::{
     TRAILER_BYTES,
 };
 
-/// See the [module docs](self).
+/// Opening side of a session's records. See the [module docs](self).
 pub(crate) struct IncomingRecords {
     keys: Keys,
     bytes: Box<[u8]>,
-    /// Records lie from here
+    /// Start of the sealed records in `bytes`.
     start: usize,
-    /// to here.
+    /// End of the sealed records in `bytes`.
     end: usize,
-    /// Opened where it lay, before `start`, and not taken.
+    /// Content that was opened in place, before `start`, and not taken yet.
     opened: Range<usize>,
-    /// In a row, without data.
+    /// Consecutive records without data.
     idle_records: usize,
     is_next_key_asked_for: bool,
     is_closed: bool,
 }
 
 impl IncomingRecords {
-    /// Goes on behind `opened`, which was not taken, and nothing follows if it `is_closed`.
+    /// Continues after `opened`, which was not taken yet. If `is_closed`, nothing follows it.
     pub(super) fn new(keys: Keys, opened: &[u8], is_closed: bool) -> Self {
         let mut bytes = vec![0; BUFFER_BYTES.max(opened.len())].into_boxed_slice();
         bytes[..opened.len()].copy_from_slice(opened);
@@ -49,8 +49,9 @@ impl IncomingRecords {
         }
     }
 
-    /// Moves content to the targets, the first before the second, until there is none, they are full, or what comes next
-    /// is better read with others: says how many bytes that were, which is 0 only if all records were taken.
+    /// Moves content to the targets, the first before the second, and returns the number of bytes moved. Stops when
+    /// there is no more content, when the targets are full, or when the next record should be opened into other
+    /// targets. Returns 0 only if all records were taken.
     pub(crate) fn take(&mut self, first: &mut [u8], second: &mut [u8]) -> Result<usize, Error> {
         let mut targets = Targets { first, second, filled: 0 };
         self.take_opened(&mut targets);
@@ -63,30 +64,30 @@ impl IncomingRecords {
         Ok(targets.filled)
     }
 
-    /// Whether there is something to [`take`](Self::take), or to be told that is wrong.
+    /// Returns true if [`take`](Self::take) has content to move or an error to report.
     pub(crate) fn has_some(&self) -> bool {
         !self.opened.is_empty() || !matches!(self.next_record(), Ok(None))
     }
 
-    /// The peer has said that nothing follows.
+    /// Returns true if the peer has announced the end.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Whether the stream may end here.
+    /// Returns true if the stream may end here.
     pub(crate) fn is_between_records(&self) -> bool {
         self.is_closed || self.start == self.end
     }
 
-    /// Whether the peer asked for a new key of ours since this was last called.
+    /// Returns true if the peer requested a new key of ours since the last call.
     pub(crate) fn take_key_request(&mut self) -> bool {
         std::mem::take(&mut self.is_next_key_asked_for)
     }
 
-    /// Room for more bytes. To be called when all was taken.
+    /// Returns room for more bytes. Call it when all content was taken.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         debug_assert!(self.opened.is_empty(), "nothing is moved that was opened");
-        // Less than a record, as a rule much less than was read.
+        // Moves less than a record, which is usually much less than one read.
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         (self.start, self.opened) = (0, 0..0);
@@ -96,13 +97,13 @@ impl IncomingRecords {
         &mut self.bytes[self.end..]
     }
 
-    /// Counts `count` bytes at the front of the [`room`](Self::room) as arrived.
+    /// Marks the first `count` bytes of [`room`](Self::room) as arrived.
     pub(crate) fn filled(&mut self, count: usize) {
         debug_assert!(count <= self.bytes.len() - self.end, "only room can be filled");
         self.end += count;
     }
 
-    /// How many sealed bytes the next record has, if it is whole and to be opened.
+    /// Returns the number of sealed bytes of the next record, if it is complete and may be opened now.
     fn next_record(&self) -> Result<Option<usize>, Error> {
         let Some((header, rest)) = self.bytes[self.start..self.end].split_first_chunk() else { return Ok(None) };
         if self.is_closed || !self.opened.is_empty() {
@@ -151,7 +152,7 @@ impl IncomingRecords {
         self.count_idle(said.is_none() && content_bytes > 0)
     }
 
-    /// What costs us and brings nothing.
+    /// Counts records that cost work but bring no data, and fails after too many of them.
     fn count_idle(&mut self, has_data: bool) -> Result<(), Error> {
         self.idle_records = if has_data { 0 } else { self.idle_records + 1 };
         if self.idle_records > MOST_IDLE_RECORDS {
@@ -161,7 +162,7 @@ impl IncomingRecords {
     }
 }
 
-/// Where content goes.
+/// Destinations of content.
 struct Targets<'a> {
     first: &'a mut [u8],
     second: &'a mut [u8],
@@ -169,19 +170,20 @@ struct Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// What is left of the first, or of the second if the first is full.
+    /// Returns the rest of the first target, or of the second if the first is full.
     fn rest(&mut self) -> &mut [u8] {
         let of_first = self.first.len();
         if self.filled < of_first { &mut self.first[self.filled..] } else { &mut self.second[self.filled - of_first..] }
     }
 
-    /// Where so many bytes can lie in a row that come next, of which the last may be overwritten.
+    /// Returns contiguous room for the next `sealed_bytes` bytes, if there is any. The last of them may be overwritten.
     fn room_for(&mut self, sealed_bytes: usize) -> Option<&mut [u8]> {
         self.rest().get_mut(..sealed_bytes)
     }
 
-    /// Whether a record is to be opened along with those before it. One that is large and does not belong in the first
-    /// target as a whole is likely to belong in one that is known only when what is before it was read.
+    /// Returns true if a record should be opened together with those before it. A large record that does not fit
+    /// completely into the first target probably belongs to a target that is known only after the earlier content was
+    /// processed.
     fn suit(&self, sealed_bytes: usize) -> bool {
         if self.filled + sealed_bytes <= self.first.len() {
             return true;
@@ -205,10 +207,10 @@ impl Targets<'_> {
     }
 }
 
-/// What one read of the socket brings at most: so many full records.
+/// Largest size of one read of the socket: this many full records.
 const BUFFER_BYTES: usize = 4 * (CONTENT_BYTES + OVERHEAD_BYTES);
 const _: () = assert!(BUFFER_BYTES >= LARGEST_BYTES + TRAILER_BYTES);
-/// What is worth being opened where it belongs.
+/// Records of at least this size are worth opening directly into their destination.
 const LARGE_BYTES: usize = 2 * flownet_memory::KIB;
-/// As much patience as rustls has.
+/// The same limit as in rustls.
 const MOST_IDLE_RECORDS: usize = 32;

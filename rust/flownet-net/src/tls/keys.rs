@@ -1,26 +1,26 @@
-//! The keys of one direction of a session, and those that follow them.
+//! Keys of one direction of a session, and their successors.
 //!
-//! All come from the traffic secret that the handshake agreed on (RFC 8446, sections 5.3, 7.2 and 7.3).
+//! All keys are derived from the traffic secret that the handshake agreed on (RFC 8446, sections 5.3, 7.2 and 7.3).
 //!
 //! # Invariants
-//! - K1: no nonce is used twice under one key: each record takes the next sequence number, and a new key begins at 0.
+//! - K1: no nonce is used twice under one key. Each record takes the next sequence number, and a new key starts at 0.
 
 use aws_lc_rs::aead::{self, LessSafeKey, Nonce, UnboundKey};
 use rustls::crypto::tls13::OkmBlock;
 use rustls::{CipherSuite, ConnectionTrafficSecrets, Error, Tls13CipherSuite};
 
-/// See the [module docs](self).
+/// Current key of one direction. See the [module docs](self).
 pub(super) struct Keys {
     suite: &'static Tls13CipherSuite,
     secret: OkmBlock,
     cipher: LessSafeKey,
     iv: [u8; aead::NONCE_LEN],
-    /// Of the next record.
+    /// Sequence number of the next record.
     sequence: u64,
 }
 
 impl Keys {
-    /// Those that this secret stands for, after so many records.
+    /// Derives the keys from `secret`, after `sequence` records.
     pub(super) fn new(suite: &'static Tls13CipherSuite, secret: OkmBlock, sequence: u64) -> Result<Self, Error> {
         let (cipher, iv) = derive(suite, &secret, |key| {
             let key = UnboundKey::new(algorithm(suite)?, key).map_err(|_| unusable())?;
@@ -29,7 +29,7 @@ impl Keys {
         Ok(Self { suite, secret, cipher, iv, sequence })
     }
 
-    /// Those of the next generation, which both ends come to by themselves.
+    /// Advances to the keys of the next generation, which both ends derive on their own.
     pub(super) fn renew(&mut self) -> Result<(), Error> {
         let mut secret = [0; OkmBlock::MAX_LEN];
         let secret = &mut secret[..self.suite.common.hash_provider.output_len()];
@@ -38,17 +38,17 @@ impl Keys {
         Ok(())
     }
 
-    /// How many records one key may seal.
+    /// Returns the number of records that one key may seal.
     pub(super) fn limit(&self) -> u64 {
         self.suite.common.confidentiality_limit
     }
 
-    /// How many records were sealed, or opened, by this key.
+    /// Returns the number of records that this key has sealed or opened.
     pub(super) fn records(&self) -> u64 {
         self.sequence
     }
 
-    /// K1.
+    /// Returns the nonce of the next record and advances the sequence number (K1).
     pub(super) fn next_nonce(&mut self) -> Result<Nonce, Error> {
         let mut nonce = self.iv;
         for (byte, number) in nonce[aead::NONCE_LEN - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
@@ -63,7 +63,7 @@ impl Keys {
     }
 }
 
-/// Whether the session came to the same key: it has not been renewed since.
+/// Returns true if the session derived the same key from `secret`: it has not been renewed since.
 pub(super) fn stands_for(
     secret: &OkmBlock,
     suite: &'static Tls13CipherSuite,
@@ -92,7 +92,7 @@ fn derive<K>(
     Ok((take_key(key)?, iv))
 }
 
-/// HKDF-Expand-Label, without a context.
+/// HKDF-Expand-Label of RFC 8446, without a context.
 fn expand(suite: &'static Tls13CipherSuite, secret: &OkmBlock, label: &[u8], expanded: &mut [u8]) -> Result<(), Error> {
     let length = u16::try_from(expanded.len()).map_err(|_| unusable())?.to_be_bytes();
     let label_length = u8::try_from(LABEL_PREFIX.len() + label.len()).map_err(|_| unusable())?;

@@ -1,13 +1,14 @@
-//! TLS 1.3 between the processes of a job: whose certificates count, and what each end asks of the other.
+//! TLS 1.3 between the processes of a job, with mutual authentication by certificate.
 //!
-//! Both ends show a certificate, and both check that the authority of the job issued it and that it is not over. Names
-//! and addresses are not looked at: all processes of a job may share one certificate, and each proves to the other
-//! within the session, and bound to it, that it knows the job's secret; see [`handshake`](crate::handshake). Sessions
-//! are not resumed: a connection is made once.
+//! Both ends present a certificate. Both check that an authority of the job issued the peer's and that it is currently
+//! valid. Names and addresses are not checked, because all processes of a job may share one certificate. Each end also
+//! proves, within the session and bound to it, that it knows the job's secret; see [`handshake`](crate::handshake).
+//! Sessions are not resumed, because each connection is established only once.
 //!
-//! rustls makes the session, up to the proof. The records of a data connection are then sealed and opened here, because
-//! rustls copies each byte four times on its way: [`takeover`] says what goes from one to the other, [`outgoing`] and
-//! [`incoming`] are the two directions, without IO, and [`record`] and [`keys`] what RFC 8446 says of them.
+//! rustls runs the session until that proof is complete. Afterwards this module seals and opens the records of a data
+//! connection, because rustls copies each byte four times. [`takeover`] describes the transition. [`outgoing`] and
+//! [`incoming`] are the two directions, without IO. [`record`] and [`keys`] implement RFC 8446's record format and key
+//! schedule.
 
 mod certificates;
 mod error;

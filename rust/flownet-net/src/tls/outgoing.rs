@@ -1,10 +1,12 @@
-//! Seals what leaves in records.
+//! Seals outgoing bytes in records.
 //!
-//! Large slices are sealed from where they lie into the records; small ones are gathered in one, where they are sealed.
+//! Large slices are sealed directly from their place into the records. Small ones are gathered in one record and sealed
+//! in place.
 //!
 //! # Invariants
-//! - R1: a record is sealed once and sent as it is: what is sealed is taken, and nothing more is until it is sent.
-//! - R2: a key seals no more records than its cipher allows: the last one says that the next key follows.
+//! - R1: a record is sealed once and sent unchanged. Sealed bytes count as taken, and no more are taken until they are
+//!   sent.
+//! - R2: a key seals no more records than its cipher allows. Its last record announces the next key.
 
 use std::io::IoSlice;
 
@@ -14,15 +16,15 @@ use rustls::{AlertDescription, Error};
 use super::keys::Keys;
 use super::record::{self, APPLICATION_DATA, CONTENT_BYTES, HEADER_BYTES, OVERHEAD_BYTES, TRAILER_BYTES};
 
-/// See the [module docs](self).
+/// Sealing side of a session's records. See the [module docs](self).
 pub(crate) struct OutgoingRecords {
     keys: Keys,
-    /// R2.
+    /// Limit of records per key (R2).
     records_per_key: u64,
     bytes: Box<[u8]>,
-    /// Records lie from here
+    /// Start of the unsent records in `bytes`.
     sent: usize,
-    /// to here.
+    /// End of the unsent records in `bytes`.
     end: usize,
 }
 
@@ -32,12 +34,12 @@ impl OutgoingRecords {
         Self { keys, records_per_key, bytes: vec![0; BUFFER_BYTES].into_boxed_slice(), sent: 0, end: 0 }
     }
 
-    /// Records that are not sent.
+    /// Returns the records that are not sent yet.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..self.end]
     }
 
-    /// The first `count` bytes of what was [unsent](Self::unsent) are sent.
+    /// Marks the first `count` bytes of [`unsent`](Self::unsent) as sent.
     pub(crate) fn advance(&mut self, count: usize) {
         debug_assert!(count <= self.end - self.sent, "only what is there can be sent");
         self.sent += count;
@@ -46,7 +48,7 @@ impl OutgoingRecords {
         }
     }
 
-    /// Seals what there is room for. To be called when all is sent.
+    /// Seals as many bytes as there is room for. Call it when all records are sent.
     pub(crate) fn seal(&mut self, rest: &mut RemainingSlices<'_>) -> Result<(), Error> {
         while let Some(next) = rest.peek() {
             if self.keys.records() + 1 >= self.records_per_key {
@@ -65,8 +67,9 @@ impl OutgoingRecords {
                 self.finish_record(APPLICATION_DATA, gathered)?;
                 continue;
             }
-            // Who opens them where they belong finds room there for what stands behind the content if it is not the last
-            // byte of its slice.
+            // A receiver that opens a record directly into its destination needs room there for the record's type and
+            // padding. It has that room unless the content ends at the last byte of its slice, so leave one byte for
+            // the next record.
             let wanted = (next.len() - 1).min(CONTENT_BYTES);
             if room < wanted {
                 break;
@@ -77,14 +80,14 @@ impl OutgoingRecords {
         Ok(())
     }
 
-    /// From the next record on it is the next key.
+    /// Announces the next key, and uses it from the next record on.
     pub(crate) fn renew_keys(&mut self) -> Result<(), Error> {
         let (kind, message) = record::key_update();
         self.say(kind, &message)?;
         self.keys.renew()
     }
 
-    /// Tells the peer why nothing follows, if there is room.
+    /// Sends the peer an alert with the reason for the end, if there is room.
     pub(crate) fn say_goodbye(&mut self, description: AlertDescription) -> Result<(), Error> {
         let (kind, message) = record::alert(description);
         self.say(kind, &message)
@@ -100,7 +103,7 @@ impl OutgoingRecords {
         self.keys.records()
     }
 
-    /// As a peer may that has had enough of our key.
+    /// Requests a new key of the peer, as a peer may do after many records.
     #[cfg(test)]
     pub(crate) fn ask_for_next_key(&mut self) {
         let (kind, mut message) = record::key_update();
@@ -114,7 +117,7 @@ impl OutgoingRecords {
         self.keys.renew().unwrap();
     }
 
-    /// For the content of one more record.
+    /// Returns the room for the content of one more record.
     fn room(&self) -> usize {
         (self.bytes.len() - self.end).saturating_sub(OVERHEAD_BYTES)
     }
@@ -128,7 +131,7 @@ impl OutgoingRecords {
         self.finish_record(kind, message.len())
     }
 
-    /// Seals content that lies in its place.
+    /// Seals content that is already in its place.
     fn finish_record(&mut self, kind: u8, content_bytes: usize) -> Result<(), Error> {
         let (keys, header, content, trailer) = self.next_record(content_bytes)?;
         let nonce = keys.next_nonce()?;
@@ -139,7 +142,7 @@ impl OutgoingRecords {
         Ok(())
     }
 
-    /// Seals data that lies elsewhere.
+    /// Seals data from another place.
     fn seal_from(&mut self, data: &[u8]) -> Result<(), Error> {
         let (keys, header, content, trailer) = self.next_record(data.len())?;
         let nonce = keys.next_nonce()?;
@@ -150,7 +153,7 @@ impl OutgoingRecords {
         Ok(())
     }
 
-    /// The parts of the next record, whose header is written.
+    /// Returns the parts of the next record, and writes its header.
     fn next_record(&mut self, content_bytes: usize) -> Result<RecordParts<'_>, Error> {
         let record = self.bytes[self.end..].split_at_mut_checked(content_bytes + OVERHEAD_BYTES);
         let (record, _) = record.ok_or(Error::EncryptError)?;
@@ -165,10 +168,10 @@ impl OutgoingRecords {
 
 type RecordParts<'a> = (&'a mut Keys, [u8; HEADER_BYTES], &'a mut [u8], &'a mut [u8]);
 
-/// What is left of slices.
+/// Bytes of slices that are not sealed yet.
 pub(crate) struct RemainingSlices<'a> {
     slices: &'a [IoSlice<'a>],
-    /// Taken of the first.
+    /// Bytes taken of the first slice.
     of_first: usize,
     taken: usize,
 }
@@ -178,7 +181,7 @@ impl<'a> RemainingSlices<'a> {
         Self { slices, of_first: 0, taken: 0 }
     }
 
-    /// How many bytes were taken.
+    /// Returns the number of bytes taken.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
@@ -187,7 +190,7 @@ impl<'a> RemainingSlices<'a> {
         self.peek().is_none()
     }
 
-    /// What is left of the first slice that has something.
+    /// Returns the rest of the first slice that is not empty.
     fn peek(&mut self) -> Option<&'a [u8]> {
         loop {
             let first: &'a [u8] = self.slices.first()?;
@@ -204,7 +207,7 @@ impl<'a> RemainingSlices<'a> {
         self.taken += count;
     }
 
-    /// Copies small slices one after the other.
+    /// Copies consecutive small slices to `target`.
     fn gather(&mut self, target: &mut [u8]) -> usize {
         let mut filled = 0;
         while filled < target.len()
@@ -220,9 +223,9 @@ impl<'a> RemainingSlices<'a> {
     }
 }
 
-/// From here on a record of its own costs less than a copy.
+/// Slices of at least this size get their own record, which costs less than a copy.
 const LARGE_BYTES: usize = 4 * flownet_memory::KIB;
-/// What is sealed at a time: so many full records, and the small ones between them.
+/// Bytes sealed at a time: full records, and the small ones between them.
 const BUFFER_BYTES: usize = FULL_RECORDS * (CONTENT_BYTES + OVERHEAD_BYTES) + SPARE_BYTES;
 const FULL_RECORDS: usize = 4;
 const SPARE_BYTES: usize = flownet_memory::KIB;

@@ -1,4 +1,4 @@
-//! What a protected record looks like (RFC 8446, section 5.2), and what may be in it.
+//! Format of a protected record (RFC 8446, section 5.2), and its possible content.
 //!
 //! ```text
 //! 23 | 3 3 | length u16 (big-endian)     header, authenticated
@@ -8,20 +8,20 @@
 
 use rustls::{AlertDescription, ContentType, Error, InvalidMessage, PeerMisbehaved};
 
-/// The header of a record with so many bytes behind it.
+/// Returns the header of a record with `length` bytes after it.
 pub(super) fn header(length: usize) -> [u8; HEADER_BYTES] {
     debug_assert!(length <= MOST_BEHIND_HEADER, "what is written is in bounds");
     let [high, low] = (length as u16).to_be_bytes();
     [APPLICATION_DATA, VERSION[0], VERSION[1], high, low]
 }
 
-/// How many bytes follow this header.
+/// Returns the number of bytes that follow this header.
 pub(super) fn length_behind(header: &[u8; HEADER_BYTES]) -> Result<usize, Error> {
     let [kind, version @ .., high, low] = *header;
     if version != VERSION {
         return Err(InvalidMessage::UnknownProtocolVersion.into());
     }
-    // An alert in the clear can be anybody's.
+    // Anyone could have sent an unencrypted alert.
     if kind != APPLICATION_DATA {
         return Err(unexpected(kind));
     }
@@ -32,31 +32,31 @@ pub(super) fn length_behind(header: &[u8; HEADER_BYTES]) -> Result<usize, Error>
     }
 }
 
-/// The type of what was opened, and how long it is without that and the zeros.
+/// Returns the type of opened content, and its length without the type and the padding zeros.
 pub(super) fn inner(opened: &[u8]) -> Result<(u8, usize), Error> {
     let at = opened.iter().rposition(|byte| *byte != 0).ok_or(PeerMisbehaved::IllegalTlsInnerPlaintext)?;
     if at > CONTENT_BYTES { Err(Error::PeerSentOversizedRecord) } else { Ok((opened[at], at)) }
 }
 
-/// What is said that is not data.
+/// Content other than data.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum ControlMessage {
     /// Nothing follows.
     Closed,
-    /// What follows is under the next key, and our own next one may be asked for.
+    /// The next key seals the records that follow. The peer may also request our own next key.
     NextKey { is_ours_asked_for: bool },
-    /// Nothing that matters.
+    /// A message without effect.
     Nothing,
 }
 
-/// Reads content of a type other than data.
+/// Parses content of a type other than data.
 pub(super) fn said(kind: u8, content: &[u8]) -> Result<ControlMessage, Error> {
     match (kind, content) {
         (ALERT, [_, CLOSE_NOTIFY]) => Ok(ControlMessage::Closed),
         (ALERT, [_, USER_CANCELED]) => Ok(ControlMessage::Nothing),
         (ALERT, [_, description]) => Err(Error::AlertReceived(AlertDescription::from(*description))),
         (ALERT, _) => Err(InvalidMessage::MessageTooShort.into()),
-        // Behind it the key is another: nothing else is in such a record.
+        // The key changes after this message, so the record must contain nothing else.
         (HANDSHAKE, [KEY_UPDATE, 0, 0, 1, asked @ (0 | 1)]) => {
             Ok(ControlMessage::NextKey { is_ours_asked_for: *asked == 1 })
         }
@@ -65,21 +65,21 @@ pub(super) fn said(kind: u8, content: &[u8]) -> Result<ControlMessage, Error> {
     }
 }
 
-/// That our next records are under the next key.
+/// Encodes the message that our next records use the next key.
 pub(super) fn key_update() -> (u8, [u8; 5]) {
     (HANDSHAKE, [KEY_UPDATE, 0, 0, 1, 0])
 }
 
-/// Why nothing follows.
+/// Encodes an alert with the reason for the end.
 pub(super) fn alert(description: AlertDescription) -> (u8, [u8; 2]) {
     let level = if description == AlertDescription::CloseNotify { WARNING } else { FATAL };
     (ALERT, [level, description.into()])
 }
 
-/// What a peer is told that sent something wrong.
+/// Returns the alert for a peer that sent something wrong, if it should receive one.
 pub(crate) fn complaint(error: &Error) -> Option<AlertDescription> {
     match error {
-        // It has ended the session itself.
+        // The peer has ended the session itself.
         Error::AlertReceived(_) => None,
         Error::DecryptError => Some(AlertDescription::BadRecordMac),
         Error::PeerSentOversizedRecord | Error::InvalidMessage(InvalidMessage::MessageTooLarge) => {
@@ -102,15 +102,15 @@ fn unexpected(kind: u8) -> Error {
     }
 }
 
-/// The most that one record carries.
+/// Most content bytes in one record.
 pub(super) const CONTENT_BYTES: usize = 16 * flownet_memory::KIB;
 pub(super) const HEADER_BYTES: usize = 5;
 pub(super) const TAG_BYTES: usize = 16;
-/// A type, and a tag.
+/// A type and a tag.
 pub(super) const TRAILER_BYTES: usize = 1 + TAG_BYTES;
-/// What a record of ours has besides content.
+/// Bytes of our records besides their content.
 pub(super) const OVERHEAD_BYTES: usize = HEADER_BYTES + TRAILER_BYTES;
-/// Others may pad.
+/// Peers may add padding.
 const MOST_BEHIND_HEADER: usize = CONTENT_BYTES + 256;
 pub(super) const LARGEST_BYTES: usize = HEADER_BYTES + MOST_BEHIND_HEADER;
 pub(super) const APPLICATION_DATA: u8 = 23;

@@ -1,4 +1,4 @@
-//! Reads a stream of records one by one.
+//! Reads a stream of TLS records one by one.
 
 use std::io;
 use std::pin::Pin;
@@ -8,15 +8,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::record::HEADER_BYTES;
 
-/// A stream of TLS that is read up to the end of a record, and never beyond it: whoever reads records from it holds
-/// no byte of the next when the last one is whole.
+/// TLS stream that is read up to the end of a record and never beyond it. After a complete record, its reader therefore
+/// holds no byte of the next one.
 #[derive(Debug)]
 pub(crate) struct RecordReader<S> {
     stream: S,
     header: [u8; HEADER_BYTES],
-    /// Of the header that was read.
+    /// Bytes of the header that were read.
     have: usize,
-    /// Behind the header.
+    /// Bytes that are missing after the header.
     left: usize,
 }
 
@@ -29,7 +29,7 @@ impl<S> RecordReader<S> {
         &self.stream
     }
 
-    /// The stream, if it is between two records.
+    /// Returns the stream, if it is between two records.
     pub(super) fn into_stream(self) -> Option<S> {
         (self.have == 0).then_some(self.stream)
     }

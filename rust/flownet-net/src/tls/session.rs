@@ -1,4 +1,4 @@
-//! How both ends of a session are set up.
+//! Sets up both ends of a TLS session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use super::record_reader::RecordReader;
 use super::takeover::{Session, TrafficSecrets};
 use crate::error::HandshakeError;
 
-/// Lets a peer hear why it was refused: what it had sent behind that, unread, would have the kernel reset the connection
-/// and throw the alert away.
+/// Closes a refused connection so that the peer receives the alert. If bytes that the peer has already sent remained
+/// unread, the kernel would reset the connection and the alert would be lost.
 async fn see_off(mut stream: RecordReader<TcpStream>) {
     let mut rest = [0; SEEN_OFF_BYTES];
     if stream.shutdown().await.is_ok() {
@@ -35,7 +35,7 @@ async fn see_off(mut stream: RecordReader<TcpStream>) {
     }
 }
 
-/// Both ends of TLS with a job's certificates.
+/// TLS configuration of both ends, with a job's certificates.
 pub(crate) struct Tls {
     certificates: Certificates,
     client: ClientConfig,
@@ -43,7 +43,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Checks the certificates as a peer would.
+    /// Checks the certificates as a peer would, and builds the configuration.
     pub(crate) fn new(certificates: Certificates) -> Result<Self, TlsError> {
         let parts = certificates.parts()?;
         let verifiers = Verifiers::new(&parts)?;
@@ -100,12 +100,13 @@ impl Tls {
         Ok(Self { certificates, client, server })
     }
 
-    /// What it was made of.
+    /// Returns the certificates of this configuration.
     pub(crate) fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 
-    /// The end that dialed. The peer may still refuse our certificate: that shows when something is read.
+    /// Runs the handshake of the end that dialed. The peer may still refuse our certificate afterwards, which a read
+    /// reports.
     pub(crate) async fn connect(&self, stream: TcpStream) -> Result<Session, HandshakeError> {
         let secrets = Arc::<TrafficSecrets>::default();
         let mut client = self.client.clone();
@@ -114,7 +115,7 @@ impl Tls {
         Ok(Session { stream: connecting.await?.into(), secrets })
     }
 
-    /// The end that was dialed.
+    /// Runs the handshake of the end that accepted.
     pub(crate) async fn accept(&self, stream: TcpStream) -> Result<Session, HandshakeError> {
         let secrets = Arc::<TrafficSecrets>::default();
         let mut server = self.server.clone();
@@ -136,7 +137,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What is asked of a peer's certificate.
+/// Verifiers of peers' certificates.
 struct Verifiers {
     servers: Arc<AnyName>,
     clients: Arc<dyn ClientCertVerifier>,
@@ -163,7 +164,7 @@ impl Verifiers {
     }
 }
 
-/// Accepts every certificate of the authorities, whatever name is in it.
+/// Accepts every certificate of the authorities, regardless of its name.
 #[derive(Debug)]
 struct AnyName(Arc<WebPkiServerVerifier>);
 
@@ -176,7 +177,7 @@ impl ServerCertVerifier for AnyName {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        // The name is what is looked at last.
+        // The name is checked last, so this error means that all other checks passed.
         match self.0.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
@@ -208,7 +209,7 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// The fastest suite that every processor of today has instructions for goes first; see `docs/security.md`.
+/// Prefers the fastest suite for which all current processors have instructions; see `docs/security.md`.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
         cipher_suites: vec![
@@ -236,8 +237,8 @@ fn malformed(error: rustls::server::VerifierBuilderError) -> TlsError {
     TlsError::Malformed { reason: error.to_string() }
 }
 
-/// More than the hello of an honest peer; who sends more finds out all the same.
+/// Larger than the hello of an honest peer. A peer that sends more still notices the refusal.
 const SEEN_OFF_BYTES: usize = 512;
 const SEEN_OFF_TIME: Duration = Duration::from_secs(1);
-/// Told in the session's handshake, so that no other protocol can be mistaken for this one.
+/// Negotiated in the TLS handshake (ALPN), so that no other protocol can be mistaken for this one.
 const PROTOCOL: &[u8] = b"flownet/1";

@@ -1,4 +1,4 @@
-//! Takes the records of a session over from rustls once both ends have proved themselves.
+//! Takes over the records of a session from rustls once both ends have authenticated.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -15,14 +15,14 @@ use super::outgoing::OutgoingRecords;
 use super::record_reader::RecordReader;
 use crate::error::HandshakeError;
 
-/// A session that rustls made and whose records it seals and opens.
+/// Session that rustls has set up, and whose records rustls still seals and opens.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) stream: TlsStream<RecordReader<TcpStream>>,
     pub(super) secrets: Arc<TrafficSecrets>,
 }
 
-/// The secrets that a handshake agreed on, from which the keys of both directions come, and those after them.
+/// Secrets that a handshake agreed on. The keys of both directions, and all their successors, are derived from them.
 #[derive(Default)]
 pub(super) struct TrafficSecrets {
     client: OnceLock<OkmBlock>,
@@ -30,7 +30,8 @@ pub(super) struct TrafficSecrets {
 }
 
 impl Session {
-    /// What only the two ends of this session know: whoever stands between them has two sessions, and so two of these.
+    /// Returns a value that only the two ends of this session know. An attacker in the middle has two sessions, and so
+    /// two different values.
     pub(crate) fn binding(&self) -> Result<[u8; BINDING_BYTES], HandshakeError> {
         let binding = [0; BINDING_BYTES];
         let exported = match &self.stream {
@@ -40,7 +41,7 @@ impl Session {
         exported.map_err(|error| HandshakeError::Tls { reason: error.to_string() })
     }
 
-    /// The connection, and those who open and seal its records from now on.
+    /// Returns the connection, and the halves that open and seal its records from now on.
     pub(crate) fn take_over(self) -> io::Result<(TcpStream, IncomingRecords, OutgoingRecords)> {
         let (reader, mut session, [ours, theirs]) = match self.stream {
             TlsStream::Client(stream) => {
@@ -74,7 +75,8 @@ impl Session {
     }
 }
 
-/// What came in the last record behind what was read of it; says whether the peer has closed behind that.
+/// Reads the rest of the content that rustls has already opened. Returns true if the peer has closed the session after
+/// it.
 fn read_opened(session: &mut Connection, opened: &mut Vec<u8>) -> io::Result<bool> {
     match session.reader().read_to_end(opened) {
         Ok(_) => Ok(true),
@@ -87,7 +89,7 @@ fn refusal(reason: &str) -> io::Error {
     breach(Error::General(format!("the session cannot be taken over: {reason}")))
 }
 
-/// What ends a session, as the driver hears it.
+/// Wraps the error that ends a session for the driver.
 pub(crate) fn breach(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
@@ -99,7 +101,7 @@ impl KeyLog for TrafficSecrets {
             SERVER_LABEL => &self.server,
             _ => return,
         };
-        // A handshake agrees on each once.
+        // A handshake agrees on each secret once.
         let _was_empty = slot.set(OkmBlock::new(secret));
     }
 
