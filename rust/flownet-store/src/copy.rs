@@ -1,4 +1,4 @@
-//! Checkpoints that are copied whole from one place to another: savepoints, and jobs that begin from one.
+//! Copies complete checkpoints from one storage to another: savepoints, and jobs that begin from one.
 //!
 //! ```text
 //! savepoint                          empty; says that the place is one: nobody goes on in it, so nothing in it is deleted
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Invariants
-//! - I1: a copy refers to nothing but what was copied.
-//! - I2: it counts when all of it is durable, as any other checkpoint; what was begun and given up is begun anew.
+//! - I1: a copy refers only to copied files.
+//! - I2: it counts once all of it is durable, like any other checkpoint. An unfinished copy is started anew.
 
 use std::collections::BTreeMap;
 
@@ -25,25 +25,25 @@ use crate::sealed;
 const MARK: &str = "savepoint";
 
 impl CheckpointStore {
-    /// The last checkpoint, if there is one.
+    /// Returns the last checkpoint, if there is one.
     ///
     /// # Errors
-    /// [`StoreError::Io`], and what is wrong with it.
+    /// Returns [`StoreError::Io`], or the error of a damaged log or checkpoint.
     pub async fn last_checkpoint(&self) -> Result<Option<Manifest>, StoreError> {
         self.last_of(&self.whole_log().await?).await
     }
 
-    /// The last checkpoint that a log knows.
+    /// Returns the last checkpoint of a log.
     pub(crate) async fn last_of(&self, log: &Log) -> Result<Option<Manifest>, StoreError> {
         let Some((generation, checkpoint)) = log.last_checkpoint() else { return Ok(None) };
         let gone = || self.damaged(Manifest::path(generation, checkpoint).as_ref(), "it is gone");
         self.manifest(generation, checkpoint).await?.ok_or_else(gone).map(Some)
     }
 
-    /// Copies a checkpoint to a place of its own, where there is none yet: a savepoint. Answers what it is made of there.
+    /// Copies a checkpoint to a separate, empty storage, which becomes a savepoint. Returns the manifest of the copy.
     ///
     /// # Errors
-    /// [`StoreError::Taken`] if there is something already, and what cannot be read or written.
+    /// Returns [`StoreError::Taken`] if the storage is not empty, or the error of a failed read or write.
     pub async fn save(&self, manifest: &Manifest, to: &Self) -> Result<Manifest, StoreError> {
         let log = to.log().await?;
         if log.last_checkpoint().is_some() || (log.end > 0 && !to.is_savepoint().await?) {
@@ -51,7 +51,7 @@ impl CheckpointStore {
         }
         match to.create(&Path::from(MARK), PutPayload::from_static(b"flownet")).await {
             Ok(()) => {}
-            // Of one that was given up.
+            // The mark belongs to an unfinished savepoint.
             Err(_) if to.is_savepoint().await? => {}
             Err(error) => return Err(error),
         }
@@ -59,7 +59,7 @@ impl CheckpointStore {
         claim.adopt(self, manifest).await.map_err(PublishError::into_error)
     }
 
-    /// Whether the place is a savepoint, or was to be one.
+    /// Returns true if the storage is a savepoint, even an unfinished one.
     pub(crate) async fn is_savepoint(&self) -> Result<bool, StoreError> {
         let path = Path::from(MARK);
         match self.store.head(&path).await {
@@ -71,10 +71,10 @@ impl CheckpointStore {
 }
 
 impl FencingToken {
-    /// Copies a checkpoint of another place and publishes it, as the first of this generation.
+    /// Copies a checkpoint of another storage and publishes it as the first of this generation.
     ///
     /// # Errors
-    /// What cannot be read or written, and whether it counts or not.
+    /// Returns the error of a failed read or write, and whether the checkpoint may count.
     pub async fn adopt(&mut self, from: &CheckpointStore, manifest: &Manifest) -> Result<Manifest, PublishError> {
         let checkpoint = self.next_checkpoint().max(manifest.checkpoint);
         let copied = self.copy(from, manifest, checkpoint).await.map_err(PublishError::NotPublished)?;

@@ -1,31 +1,31 @@
-//! What can be wrong with a place for checkpoints, or with what is found there.
+//! Errors of a checkpoint storage and of its contents.
 
 use serde::{Deserialize, Serialize};
 
 use crate::keys::KeyError;
 
-/// Why checkpoints could not be written or read.
+/// Reason why checkpoints could not be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The place is none that can be used.
+    /// The URL names no usable storage.
     #[error("checkpoint storage {url:?}: {why}")]
     Url {
-        /// As it was given.
+        /// URL as given.
         url: String,
-        /// What is wrong with it.
+        /// Reason why it cannot be used.
         why: String,
     },
-    /// The place could not be read or written.
+    /// The storage could not be read or written.
     #[error("checkpoint storage {url}: cannot {what} {path:?}: {reason}")]
     Io {
-        /// The place.
+        /// URL of the storage.
         url: String,
-        /// What was tried.
+        /// Operation that failed.
         what: String,
-        /// On which object.
+        /// Path of the object.
         path: String,
-        /// What the system says.
+        /// The system's error text.
         reason: String,
     },
     /// Another run of the job has begun.
@@ -34,87 +34,87 @@ pub enum StoreError {
          publishes nothing any more. Give each job a folder of its own"
     )]
     Fenced {
-        /// The place.
+        /// URL of the storage.
         url: String,
-        /// Who was told.
+        /// Generation that is fenced.
         generation: u64,
-        /// Who came after.
+        /// Generation that followed.
         by: u64,
     },
-    /// A job was to keep its checkpoints in a savepoint.
+    /// A job was configured to store its checkpoints in a savepoint.
     #[error(
         "{url} is a savepoint, which stays as it is: begin from it with restore_from or --from, and keep checkpoints in \
          another folder"
     )]
     Savepoint {
-        /// The place.
+        /// URL of the savepoint.
         url: String,
     },
-    /// A savepoint was to be written where there is something.
+    /// The target of a savepoint is not empty.
     #[error("{url} has checkpoints already; give each savepoint a folder of its own")]
     Taken {
-        /// The place.
+        /// URL of the target.
         url: String,
     },
-    /// A job was to begin from a place without a checkpoint.
+    /// A job should begin from a storage without a checkpoint.
     #[error("{url} has no such checkpoint, or none at all: no job can begin from it")]
     Empty {
-        /// The place.
+        /// URL of the storage.
         url: String,
     },
-    /// What a published checkpoint is made of is not what was written.
+    /// An object of a published checkpoint differs from the written one.
     #[error(
         "checkpoint storage {url}: {path:?} is damaged: {why}. To begin from an older checkpoint, give the job another storage \
          and restore_from={url:?} with restore_checkpoint=NUMBER (--from and --from-checkpoint of flownet run); `flownet \
          checkpoints {url}` lists those that are left. Sinks write again what they wrote since that checkpoint"
     )]
     Damaged {
-        /// The place.
+        /// URL of the storage.
         url: String,
-        /// The object.
+        /// Path of the object.
         path: String,
-        /// What is wrong with it.
+        /// Kind of damage.
         why: String,
     },
-    /// A checkpoint was to build on state that no checkpoint refers to any more.
+    /// A checkpoint should build on state that no checkpoint refers to any more.
     #[error(
         "checkpoint storage {url}: changes of state '{state}' of operator '{uid}' build on what is no longer there; the \
          next checkpoint builds on a newer one"
     )]
     Baseless {
-        /// The place.
+        /// URL of the storage.
         url: String,
-        /// The operator.
+        /// uid of the operator.
         uid: String,
-        /// The state.
+        /// Name of the state.
         state: String,
     },
-    /// It has no signature that this process accepts.
+    /// An object has no signature that this process accepts.
     #[error("checkpoint storage {url}: {path:?} {why}")]
     Signature {
-        /// The place.
+        /// URL of the storage.
         url: String,
-        /// The object.
+        /// Path of the object.
         path: String,
-        /// What is wrong, and the way out.
+        /// Problem, and its solution.
         why: String,
     },
-    /// The environment has no key that can be used.
+    /// The environment has no usable key.
     #[error("state key: {why}")]
     Key {
-        /// What is wrong with it.
+        /// Reason why the key cannot be used.
         why: String,
     },
-    /// It was written by a flownet that this one does not understand.
+    /// An object was written by an incompatible version of flownet.
     #[error("checkpoint storage {url}: {path:?} is of format {found}, this flownet reads format {known}")]
     Version {
-        /// The place.
+        /// URL of the storage.
         url: String,
-        /// The object.
+        /// Path of the object.
         path: String,
-        /// Its format.
+        /// Format of the object.
         found: u32,
-        /// The format of this version.
+        /// Format of this version.
         known: u32,
     },
 }
@@ -126,7 +126,7 @@ impl From<KeyError> for StoreError {
 }
 
 impl StoreError {
-    /// Whether something that was written cannot be read, however often that is tried.
+    /// Returns true if a written object cannot be read, regardless of retries.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Version { .. } | Self::Signature { .. })

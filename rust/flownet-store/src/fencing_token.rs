@@ -1,4 +1,4 @@
-//! The right of one attempt to publish checkpoints.
+//! Fencing tokens: the right of one attempt to publish checkpoints.
 
 use std::collections::BTreeSet;
 
@@ -10,33 +10,33 @@ use crate::log::{AppendOutcome, Entry};
 use crate::manifest::Manifest;
 use crate::sealed::{self, Kind};
 
-/// The right of one attempt, its generation, to publish checkpoints, until another attempt begins.
+/// Right of one attempt, its generation, to publish checkpoints. It ends when another attempt begins.
 #[derive(Debug)]
 pub struct FencingToken {
     pub(crate) store: CheckpointStore,
     pub(crate) generation: u64,
-    /// As of its entries in the log.
+    /// Random identity of the attempt in its log entries.
     owner: u64,
-    /// Where the next entry goes.
+    /// Place of the next log entry.
     end: u64,
-    /// The last checkpoint that it published itself.
+    /// Last checkpoint that this generation has published.
     pub(crate) published: Option<u64>,
     next_checkpoint: u64,
-    /// The files of the checkpoint before the last, and of the last: the next may refer to them.
+    /// Files of the checkpoint before the last one, and of the last one. The next checkpoint may refer to them.
     pub(crate) referred: [BTreeSet<String>; 2],
 }
 
-/// Why a checkpoint was not published, as far as is known.
+/// Reason why publishing failed, and whether the checkpoint may still count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublishError {
-    /// It was not, and never will be.
+    /// The checkpoint was not published, and never will be.
     NotPublished(StoreError),
-    /// It may have been: the log has to be read anew, by another [`claim`](CheckpointStore::claim).
+    /// The checkpoint may have been published. Read the log anew, with another [`claim`](CheckpointStore::claim).
     Unknown(StoreError),
 }
 
 impl PublishError {
-    /// What was wrong, for those to whom either is the same.
+    /// Returns the underlying error, for callers that treat both cases alike.
     #[must_use]
     pub fn into_error(self) -> StoreError {
         match self {
@@ -46,12 +46,13 @@ impl PublishError {
 }
 
 impl CheckpointStore {
-    /// Begins a generation. Whoever had the right before publishes nothing any more; the last checkpoint that was
-    /// published, if any, is what to go on from.
+    /// Begins a generation, and returns its token and the last published checkpoint to resume from, if any. All earlier
+    /// generations can publish nothing any more.
     ///
     /// # Errors
-    /// [`StoreError::Savepoint`], in which nobody goes on; [`StoreError::Io`]; [`StoreError::Damaged`] or
-    /// [`StoreError::Version`] if the log or that checkpoint cannot be used.
+    /// Returns [`StoreError::Savepoint`] if the storage is a savepoint, because no job continues in one. Also returns
+    /// [`StoreError::Io`], and [`StoreError::Damaged`] or [`StoreError::Version`] if the log or that checkpoint cannot
+    /// be used.
     pub async fn claim(&self) -> Result<(FencingToken, Option<Manifest>), StoreError> {
         if self.is_savepoint().await? {
             return Err(StoreError::Savepoint { url: self.url.to_string() });
@@ -64,7 +65,8 @@ impl CheckpointStore {
         loop {
             let log = self.whole_log().await?;
             let generation = log.last_generation() + 1;
-            // First, so that a job that cannot begin fences nobody: whoever publishes meanwhile takes the place.
+            // Read the checkpoint first, so that a job that cannot begin fences no other. If another generation
+            // publishes meanwhile, it takes the place and the loop repeats.
             let resumed = self.last_of(&log).await?;
             if self.append(log.end, Entry { generation, owner, checkpoint: None }).await? == AppendOutcome::Taken {
                 continue;
@@ -83,13 +85,13 @@ impl CheckpointStore {
 }
 
 impl FencingToken {
-    /// The attempt that has it; it is higher than that of any attempt before.
+    /// Returns the generation of the attempt. It is higher than that of any earlier attempt.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The first number that no checkpoint of the job has had.
+    /// Returns the first number that no checkpoint of the job has had.
     #[must_use]
     pub fn next_checkpoint(&self) -> u64 {
         self.next_checkpoint
@@ -99,18 +101,18 @@ impl FencingToken {
         self.next_checkpoint = checkpoint + 1;
     }
 
-    /// Where it is.
+    /// Returns the storage.
     #[must_use]
     pub fn store(&self) -> &CheckpointStore {
         &self.store
     }
 
-    /// Publishes a checkpoint of this generation, whose files are all written. When this answers well it counts, and no
-    /// checkpoint before it does any more.
+    /// Publishes a checkpoint of this generation, whose files are all written. On success it counts, and replaces all
+    /// earlier checkpoints.
     ///
     /// # Errors
-    /// Whether it counts or not; [`StoreError::Fenced`] if another attempt has begun; [`StoreError::Baseless`] if it builds
-    /// on what may have been deleted.
+    /// Returns whether the checkpoint may count. The error is [`StoreError::Fenced`] if another attempt has begun, or
+    /// [`StoreError::Baseless`] if the checkpoint builds on files that may be deleted.
     pub async fn publish(&mut self, manifest: &Manifest) -> Result<(), PublishError> {
         let not_published = PublishError::NotPublished;
         let (generation, checkpoint) = (self.generation, manifest.checkpoint);
@@ -118,7 +120,7 @@ impl FencingToken {
         let files = manifest.files();
         let is_there = |file: &str| place_of(file) == Some((generation, checkpoint)) || self.refers_to(file);
         if let Some(gone) = manifest.parts().find(|part| !is_there(&part.file)) {
-            // I5.
+            // I5: it builds on files that may be deleted.
             return Err(not_published(self.store.baseless(gone)));
         }
         self.store.check_digests(manifest).map_err(not_published)?;
@@ -130,7 +132,8 @@ impl FencingToken {
         match self.store.append(self.end, entry).await.map_err(PublishError::Unknown)? {
             AppendOutcome::Done => {
                 self.end += 1;
-                // No task builds on what one before this attempt kept.
+                // After the first checkpoint of an attempt, drop the files of the one that it resumed from: no task
+                // builds on parts stored before this attempt.
                 let before = self.published.map(|_| std::mem::take(&mut self.referred[1]));
                 self.published = Some(checkpoint);
                 self.referred = [before.unwrap_or_default(), files];
@@ -146,13 +149,13 @@ impl FencingToken {
 }
 
 impl FencingToken {
-    /// Whether one of the last two checkpoints refers to a file.
+    /// Returns true if one of the last two checkpoints refers to the file.
     fn refers_to(&self, file: &str) -> bool {
         self.referred.iter().any(|files| files.contains(file))
     }
 }
 
-/// The (generation, checkpoint) that an object belongs to.
+/// Returns the (generation, checkpoint) that an object belongs to.
 pub(crate) fn place_of(path: &str) -> Option<(u64, u64)> {
     let mut names = path.split('/');
     let generation = names.next()?.strip_prefix("gen-")?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! A place for checkpoints: what tasks keep is written there and read back.
+//! Storage for checkpoints: writes the state of tasks and reads it back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,72 +17,72 @@ use crate::private;
 use crate::sealed::{self, HEADER_BYTES, Kind, SealError};
 use crate::url::{self, Bucket, StorageLocation};
 
-/// The checkpoints of one job. Clones are of the same place.
+/// Checkpoint storage of one job. Clones refer to the same storage.
 #[derive(Clone)]
 pub struct CheckpointStore {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) url: Arc<str>,
-    /// The folder, if it is a local one.
+    /// Folder, if the storage is local.
     pub(crate) folder: Option<Arc<std::path::Path>>,
-    /// Sign the log and manifests; none in processes that only write and read parts.
+    /// Keys that sign the log and manifests. Unset in processes that only write and read parts.
     pub(crate) keys: StateKeys,
-    /// Whether parts get digests, as a manifest that is signed has to have them.
+    /// Whether parts get digests, which a signed manifest requires.
     has_digests: bool,
 }
 
-/// Whose snapshot a file is.
+/// Name of a task's snapshot file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotName {
-    /// Of the attempt.
+    /// Generation of the attempt.
     pub generation: u64,
-    /// The checkpoint.
+    /// Number of the checkpoint.
     pub checkpoint: u64,
     /// Number of the task's vertex in the plan.
     pub vertex: u32,
     /// Index of the subtask.
     pub subtask: u32,
-    /// Beside what the task keeps: what it has overtaken for it afterwards.
+    /// Whether the file holds in-flight data, which is written after the task's state.
     pub overtaken: bool,
 }
 
-/// What one task kept for one checkpoint, and where that is.
+/// Location of the state that one task stored for one checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSnapshot {
-    /// Its parts.
+    /// Parts of the state.
     pub parts: Vec<PartRef>,
-    /// Length of the files that were written for it; 0 where nothing was to be kept.
+    /// Total length of its files in bytes; 0 if there was no state to store.
     pub bytes: u64,
 }
 
-/// Where a [`StatePart`] is.
+/// Location of a [`StatePart`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartRef {
-    /// The operator.
+    /// uid of the operator.
     pub uid: String,
-    /// The state.
+    /// Name of the state.
     pub name: String,
-    /// Who gets it back.
+    /// Subtasks that receive the part on restore.
     pub share: Share,
-    /// The file.
+    /// Path of the file.
     pub file: String,
-    /// Where it begins.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its CRC32C.
+    /// CRC32C of the part.
     pub crc: u32,
-    /// Its SHA-256 in hexadecimal digits, if the manifest is signed.
+    /// SHA-256 in hexadecimal digits, if the manifest is signed.
     #[serde(default)]
     pub digest: Option<String>,
-    /// Whether it holds just what has changed since the parts before it, of the same state and subtask.
+    /// Whether it holds only changes since the parts before it of the same state and subtask.
     #[serde(default)]
     pub is_of_changes: bool,
-    /// Whether it is one of several that are to be read one after the other, as all of them may have no room in memory.
+    /// Whether it is one of several pieces to read one after the other, because they may not fit into memory together.
     #[serde(default)]
     pub is_piece: bool,
 }
 
-/// What a task keeps, as it is written: each piece in a file of its own, which is durable before the next is begun.
+/// Writes the state of a task in pieces. Each piece has its own file, which is durable before the next one begins.
 pub struct SnapshotWriter<'a> {
     store: &'a CheckpointStore,
     name: SnapshotName,
@@ -100,17 +100,18 @@ impl SnapshotName {
     }
 }
 
-/// Where everything of a checkpoint is.
+/// Returns the folder of all files of a checkpoint.
 pub(crate) fn folder(generation: u64, checkpoint: u64) -> String {
     format!("gen-{generation}/chk-{checkpoint}")
 }
 
 impl CheckpointStore {
-    /// The place that `url` names: a path or `file:///...`, which is made with mode 0700 if it is not there, or `s3://`, `gs://` or `az://`
-    /// with a bucket and a folder.
+    /// Opens the storage at `url`: a path or `file:///...`, or `s3://`, `gs://` or `az://` with a bucket and a folder.
+    /// A missing local folder is created with mode 0700.
     ///
     /// # Errors
-    /// The scheme is not supported, the folder cannot be made, or the environment does not say how to reach the store.
+    /// Returns an error if the scheme is not supported, if the folder cannot be created, or if the environment lacks
+    /// the settings of the object store.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         let refuse = |why: String| StoreError::Url { url: url.to_owned(), why };
         match url::place(url)? {
@@ -123,10 +124,11 @@ impl CheckpointStore {
         }
     }
 
-    /// The same for a place that must be there, to look at. Of an object store that is seen when it is read.
+    /// Opens an existing storage for reading, without creating a folder. A missing object store is detected only when
+    /// it is read.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), or there is no such folder.
+    /// Returns the errors of [`open`](Self::open), or an error if there is no such folder.
     pub fn existing(url: &str) -> Result<Self, StoreError> {
         let refuse = |why: String| StoreError::Url { url: url.to_owned(), why };
         match url::place(url)? {
@@ -158,51 +160,51 @@ impl CheckpointStore {
         Ok(Self::over(Arc::new(store), &url, Some(folder.into())))
     }
 
-    /// A place in an object store.
+    /// Creates a storage over an object store.
     pub(crate) fn over(store: Arc<dyn ObjectStore>, url: &str, folder: Option<Arc<std::path::Path>>) -> Self {
         Self { store, url: url.into(), folder, keys: StateKeys::default(), has_digests: false }
     }
 
-    /// Signs with these keys, and reads only what one of them has signed.
+    /// Signs with these keys, and reads only objects that one of them has signed.
     #[must_use]
     pub fn with_keys(self, keys: StateKeys) -> Self {
         let has_digests = keys.are_set();
         Self { keys, has_digests, ..self }
     }
 
-    /// Writes parts for manifests that are signed elsewhere, or are not.
+    /// Sets whether written parts get digests. Independent of keys, because another process may sign the manifests.
     #[must_use]
     pub fn with_digests(self, has_digests: bool) -> Self {
         Self { has_digests, ..self }
     }
 
-    /// Whether what it writes is signed.
+    /// Returns true if written objects are signed.
     #[must_use]
     pub fn signs(&self) -> bool {
         self.keys.are_set()
     }
 
-    /// Where it is, as a URL.
+    /// Returns the URL of the storage.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Writes what a task keeps; it is durable when this answers.
+    /// Writes the state of a task. It is durable when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// Returns [`StoreError::Io`].
     pub async fn write_snapshot(&self, name: SnapshotName, parts: Vec<StatePart>) -> Result<TaskSnapshot, StoreError> {
         self.begin_snapshot(name).finish(parts).await
     }
 
-    /// Begins to write what a task keeps, where some of it comes in pieces.
+    /// Begins to write the state of a task that comes partly in pieces.
     #[must_use]
     pub fn begin_snapshot(&self, name: SnapshotName) -> SnapshotWriter<'_> {
         SnapshotWriter { store: self, name, written: TaskSnapshot::default() }
     }
 
-    /// Writes a file of parts.
+    /// Writes a file of parts and adds their locations to `written`.
     async fn write_parts(
         &self,
         path: &Path,
@@ -227,10 +229,10 @@ impl CheckpointStore {
         Ok(())
     }
 
-    /// Reads parts back, whole and as they were written.
+    /// Reads parts back, complete and unchanged.
     ///
     /// # Errors
-    /// [`StoreError::Io`], or [`StoreError::Damaged`] for what is not as it was written.
+    /// Returns [`StoreError::Io`], or [`StoreError::Damaged`] if a part differs from the written one.
     pub async fn read_parts(&self, refs: &[PartRef]) -> Result<Vec<StatePart>, StoreError> {
         let mut parts = Vec::with_capacity(refs.len());
         for part in refs {
@@ -254,7 +256,7 @@ impl CheckpointStore {
         Ok(parts)
     }
 
-    /// Compares a part of a whole file with what the manifest says of it, and gives it a digest if it is to have one.
+    /// Compares a part of a complete file with the manifest. Adds a digest if `has_digest` is set.
     pub(crate) fn check_part(&self, part: &mut PartRef, file: &[u8], has_digest: bool) -> Result<(), StoreError> {
         let end = part.offset.saturating_add(part.bytes);
         let range = usize::try_from(part.offset).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
@@ -271,7 +273,7 @@ impl CheckpointStore {
         Ok(())
     }
 
-    /// Compares what was read of a part with what the manifest says of it.
+    /// Compares the bytes of a part with the digest in the manifest.
     pub(crate) fn check_digest(&self, part: &PartRef, bytes: &[u8]) -> Result<(), StoreError> {
         match &part.digest {
             Some(digest) if *digest != digest_of(bytes) => {
@@ -282,7 +284,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Why a part cannot be read: each store has its own error for one that would lie behind the end of its object.
+    /// Returns the reason why a part cannot be read. Each store has its own error for a range beyond the end of its
+    /// object, so compare the sizes.
     async fn unreadable(&self, part: &PartRef, path: &Path, error: &Error) -> StoreError {
         let wanted = part.offset + part.bytes;
         match self.store.head(path).await {
@@ -293,8 +296,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Writes an object that must not be there yet. It may be there all the same, where the store was asked twice because
-    /// its first answer was lost.
+    /// Writes an object that does not exist yet. If it does exist with the same contents, this succeeds too: the
+    /// request was repeated because its first answer was lost.
     pub(crate) async fn create(&self, path: &Path, payload: PutPayload) -> Result<(), StoreError> {
         match self.put_new(path, payload.clone()).await {
             Ok(()) => Ok(()),
@@ -310,7 +313,7 @@ impl CheckpointStore {
         }
     }
 
-    /// Writes an object if there is none there. A local one is its owner's alone.
+    /// Writes an object if its path is free. A local file is accessible only to its owner.
     pub(crate) async fn put_new(&self, path: &Path, payload: PutPayload) -> Result<(), Error> {
         let file = self.folder.as_ref().map(|folder| folder.join(path.as_ref()));
         let failed = |source: std::io::Error| Error::Generic { store: "LocalFileSystem", source: source.into() };
@@ -324,7 +327,7 @@ impl CheckpointStore {
         }
     }
 
-    /// The body of an object; none if there is none.
+    /// Reads the body of an object. Returns `None` if there is no such object.
     pub(crate) async fn read(&self, kind: Kind, path: &Path) -> Result<Option<Result<Vec<u8>, SealError>>, StoreError> {
         let got = match self.store.get(path).await {
             Ok(got) => got.bytes().await,
@@ -335,7 +338,7 @@ impl CheckpointStore {
         Ok(Some(sealed::unseal(kind, path.as_ref(), &bytes, &self.keys).map(<[u8]>::to_vec)))
     }
 
-    /// All objects below a folder.
+    /// Lists all objects below a folder.
     pub(crate) async fn list(&self, folder: Option<&str>) -> Result<Vec<Path>, StoreError> {
         let prefix = folder.map(Path::from);
         let found = self.store.list(prefix.as_ref()).map_ok(|meta| meta.location).try_collect().await;
@@ -389,19 +392,19 @@ impl CheckpointStore {
 }
 
 impl SnapshotWriter<'_> {
-    /// Writes one piece; it is durable when this answers.
+    /// Writes one piece. It is durable when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// Returns [`StoreError::Io`].
     pub async fn write_piece(&mut self, piece: StatePart) -> Result<(), StoreError> {
         let path = self.name.path_of(&format!(".{:06}", self.written.parts.len()));
         self.store.write_parts(&path, vec![piece], (true, &mut self.written)).await
     }
 
-    /// Writes what does not come in pieces, behind all that does.
+    /// Writes the parts that do not come in pieces, after all pieces.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// Returns [`StoreError::Io`].
     pub async fn finish(mut self, parts: Vec<StatePart>) -> Result<TaskSnapshot, StoreError> {
         if !parts.is_empty() {
             self.store.write_parts(&self.name.path(), parts, (false, &mut self.written)).await?;
@@ -414,7 +417,7 @@ fn digest_of(bytes: &[u8]) -> String {
     keys::digest(bytes).iter().fold(String::with_capacity(64), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// What the system said, without the names of those who passed it on.
+/// Returns the text of the innermost error, without the layers around it.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

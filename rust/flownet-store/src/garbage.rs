@@ -1,4 +1,4 @@
-//! Deleting what nobody can ask for any more.
+//! Deletes files of checkpoints that can no longer be requested.
 
 use std::collections::BTreeSet;
 
@@ -10,33 +10,36 @@ use crate::log;
 use crate::manifest::Manifest;
 
 impl FencingToken {
-    /// The last [`sweep`](Self::sweep): nothing is published any more, so nothing is kept for a next checkpoint to build on.
+    /// Runs the last [`sweep`](Self::sweep), when no further checkpoint will be published. Files are then no longer
+    /// retained for the next checkpoint to build on.
     ///
     /// # Errors
-    /// As of `sweep`.
+    /// Returns the same errors as `sweep`.
     pub async fn finish(&mut self, retained: usize) -> Result<usize, StoreError> {
         self.referred = Default::default();
         self.sweep(retained).await
     }
 
-    /// Deletes all checkpoints but the last `retained`, with the files that none of these refers to, and what attempts
-    /// left that came to nothing. For after a publication: the last checkpoint is never deleted, nor what the next may build
-    /// on.
+    /// Deletes all checkpoints except the last `retained`, and returns the number of deleted objects.
     ///
-    /// What is to go is known before anything goes; the log is cut first, so that it names nothing that is gone.
+    /// It deletes files that none of the retained checkpoints refers to, and files of attempts that were not completed.
+    /// Call it after a publication. The last checkpoint is never deleted, nor any file that the next one may build on.
+    ///
+    /// All files to delete are determined before the first deletion. The log is cut first, so that it never names a
+    /// deleted file.
     ///
     /// # Errors
-    /// [`StoreError::Io`], and what is wrong with a checkpoint that is to stay. The next call goes on.
+    /// Returns [`StoreError::Io`], or the error of a damaged checkpoint that must be retained. The next call continues.
     pub async fn sweep(&self, retained: usize) -> Result<usize, StoreError> {
         let log = self.store.log().await?;
         let Some(published) = self.published else { return Ok(0) };
         if log.last_generation() > self.generation {
-            // It is for the other to judge.
+            // A newer generation exists, and it decides what to delete.
             return Ok(0);
         }
         let kept: Vec<_> = log.checkpoints().rev().take(retained.max(1)).collect();
         let Some(&(first_place, _, _)) = kept.last() else { return Ok(0) };
-        // Those that the next may refer to, too.
+        // Retain files that the next checkpoint may refer to, too.
         let mut in_use: BTreeSet<String> = self.referred.iter().flatten().cloned().collect();
         for &(_, generation, checkpoint) in &kept {
             let path = Manifest::path(generation, checkpoint);
@@ -46,7 +49,7 @@ impl FencingToken {
             in_use.extend(manifest.parts().map(|part| part.file.clone()));
             in_use.insert(path.to_string());
         }
-        // Checkpoints of this attempt that come after the last one may still be written.
+        // Later checkpoints of this generation may still be being written.
         let is_over = |(generation, checkpoint): (u64, u64)| {
             generation < self.generation || (generation == self.generation && checkpoint < published)
         };

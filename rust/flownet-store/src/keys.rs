@@ -1,13 +1,13 @@
-//! Keys that state is signed with.
+//! Keys that sign state.
 //!
-//! The log and the manifests of checkpoints are signed with HMAC-SHA256, over their place in the storage and all of their
-//! bytes. A manifest has the SHA-256 of each part of state. So a signature vouches for all that a job begins from, and the
-//! processes that write and read parts need no key.
+//! The log and the manifests of checkpoints are signed with HMAC-SHA256, over their path in the storage and all of
+//! their bytes. A manifest has the SHA-256 of each part of state. A signature therefore covers everything that a job
+//! restores, and processes that only write and read parts need no key.
 //!
 //! # Invariants
-//! - I1: with a key, nothing is decoded before its signature, or the digest in a signed manifest, has been compared.
-//! - I2: with a key, nothing without a signature is read, and without a key nothing that has one.
-//! - I3: no key is part of an error, of a log, or of what is printed of a store.
+//! - I1: with a key, nothing is decoded before its signature, or the digest in a signed manifest, has been verified.
+//! - I2: with a key, no unsigned object is read. Without a key, no signed object is read.
+//! - I3: no key appears in an error, in a log, or in the printed form of a store.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,58 +17,59 @@ use std::{env, fmt, fs};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// The keys of this process; none: state is not signed.
+/// Keys of this process. Without keys, state is not signed.
 #[derive(Clone, Default)]
 pub struct StateKeys(Arc<[Box<[u8]>]>);
 
-/// Why there are no keys.
+/// Reason why the keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The file cannot be read.
+    /// The key file cannot be read.
     #[error("{FILE_VARIABLE} names {path:?}, which cannot be read: {reason}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system says.
+        /// The system's error text.
         reason: String,
     },
-    /// A key is so short that it can be guessed.
+    /// A key is short enough to be guessed.
     #[error(
         "a key in {variable} has {found} characters and needs {LEAST_CHARACTERS} or more: make one with `openssl rand -hex 32`"
     )]
     Short {
-        /// Where it is from.
+        /// Variable that contains the key.
         variable: &'static str,
-        /// Its length.
+        /// Length of the key in characters.
         found: usize,
     },
-    /// There is a variable without a key.
+    /// A variable is set but contains no key.
     #[error("{variable} is set and has no key: make one with `openssl rand -hex 32`, or unset it")]
     Empty {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
     },
     /// The key is not text.
     #[error("{KEY_VARIABLE} is not UTF-8: make a key with `openssl rand -hex 32`")]
     NotText,
-    /// There are two places.
+    /// Both variables are set.
     #[error("both {KEY_VARIABLE} and {FILE_VARIABLE} are set: unset one of them")]
     Both,
 }
 
-/// Holds keys, separated by white space. The first one signs; a signature by any of them is accepted.
+/// Environment variable with keys, separated by white space. The first one signs; signatures by any of them are
+/// accepted.
 pub const KEY_VARIABLE: &str = "FLOWNET_STATE_KEY";
-/// Names a file with keys.
+/// Environment variable with the path of a file with keys.
 pub const FILE_VARIABLE: &str = "FLOWNET_STATE_KEY_FILE";
 
 pub(crate) const SIGNATURE_BYTES: usize = 32;
 const LEAST_CHARACTERS: usize = 32;
 
 impl StateKeys {
-    /// Those that the environment of this process has.
+    /// Reads the keys of this process's environment.
     ///
     /// # Errors
-    /// The environment names none that can be used.
+    /// Returns an error if the environment names keys that cannot be used.
     pub fn from_environment() -> Result<Self, KeyError> {
         Self::from_variables(env::var_os(KEY_VARIABLE), env::var_os(FILE_VARIABLE))
     }
@@ -98,18 +99,18 @@ impl StateKeys {
         Ok(Self(keys.into_iter().map(|key| key.as_bytes().into()).collect()))
     }
 
-    /// Whether state is signed.
+    /// Returns true if state is signed.
     #[must_use]
     pub fn are_set(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Signs the bytes of an object; none without a key.
+    /// Signs the bytes of an object. Returns `None` without a key.
     pub(crate) fn sign(&self, path: &str, bytes: &[u8]) -> Option<[u8; SIGNATURE_BYTES]> {
         self.0.first().map(|key| code(key, path, bytes).finalize().into_bytes().into())
     }
 
-    /// Whether one of the keys has signed these bytes at this place.
+    /// Returns true if one of the keys has signed these bytes at this path.
     pub(crate) fn have_signed(&self, path: &str, bytes: &[u8], signature: &[u8]) -> bool {
         self.0.iter().any(|key| code(key, path, bytes).verify_slice(signature).is_ok())
     }
@@ -123,7 +124,7 @@ fn code(key: &[u8], path: &str, bytes: &[u8]) -> Hmac<Sha256> {
     code
 }
 
-/// The SHA-256 of a part of state.
+/// Returns the SHA-256 of a part of state.
 pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }

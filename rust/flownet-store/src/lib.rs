@@ -1,4 +1,4 @@
-//! Where checkpoints are kept, and how they come to count.
+//! Stores checkpoints durably and decides which of them count.
 //!
 //! ```text
 //! epochs/0000000007                  the log: what was published, and who may publish; each entry is created once
@@ -8,22 +8,24 @@
 //! gen-4/chk-12/0003-1.overtaken.snap what it has overtaken for it afterwards, likewise
 //! ```
 //!
-//! A *generation* is one attempt to run the job. It begins by appending a fence to the log and publishes its checkpoints
-//! behind it. An entry is created only if nobody else has created it, so whoever finds the next place taken knows that the
-//! job has gone on without it: it is fenced, and publishes nothing any more. No object is ever written over.
+//! A *generation* is one attempt to run the job. It begins by appending a fencing entry to the log, and publishes its
+//! checkpoints after it. An entry is created only if its place in the log is free. A generation that finds its next
+//! place taken thus knows that the job continued without it: it is fenced and publishes nothing any more. No object is
+//! ever overwritten.
 //!
 //! # Invariants
 //! - I1: a checkpoint counts from the moment its entry is in the log. Everything it refers to is durable before.
-//! - I2: a generation that was followed by another publishes nothing any more.
-//! - I3: what is torn, of something else, or of another version is never read as state.
-//! - I4: what a checkpoint refers to that may still be asked for is not deleted, whatever generation wrote it.
-//! - I5: what a checkpoint refers to is its own, or what one of the last two before it refers to; that is not deleted
-//!   before the next is published.
-//! - I6: with a key, nothing is decoded whose signature does not fit ([`StateKeys`]).
+//! - I2: a generation that was followed by another one publishes nothing any more.
+//! - I3: an object that is torn, foreign, or of another version is never read as state.
+//! - I4: objects of a checkpoint that can still be requested are not deleted, regardless of the generation that wrote
+//!   them.
+//! - I5: a checkpoint refers only to its own files, and to files that one of the two previous checkpoints refers to.
+//!   Those are not deleted before the next checkpoint is published.
+//! - I6: with a key, no object is decoded unless its signature is valid ([`StateKeys`]).
 //!
-//! The object store of the crate `object_store` does the reading and writing: in local folders with every file and folder
-//! synced before it counts, or with the feature `cloud` in those that one reaches over the network, where an object is whole
-//! or not there and is created only if it is not there.
+//! The crate `object_store` does the reading and writing. In local folders, every file and folder is synced before it
+//! counts. With the feature `cloud`, it also supports remote object stores. There, an object is either complete or
+//! absent, and is created only if it is absent.
 #![forbid(unsafe_code)]
 
 mod copy;

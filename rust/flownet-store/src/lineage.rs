@@ -1,22 +1,22 @@
-//! What the parts of one task build on.
+//! Completes incremental snapshots of one task with the parts that they build on.
 
 use std::collections::BTreeMap;
 
 use crate::error::StoreError;
 use crate::files::{CheckpointStore, PartRef, SnapshotName, TaskSnapshot};
 
-/// What one task kept for each of its checkpoints that later ones may build on.
+/// Parts that one task stored for each of its checkpoints that later ones may build on.
 #[derive(Debug, Default)]
 pub struct Lineage {
     kept: BTreeMap<u64, Vec<PartRef>>,
 }
 
 impl Lineage {
-    /// Puts before each part of changes of a snapshot what it builds on: those of the checkpoint `base`. Nothing older is
-    /// asked for again.
+    /// Inserts the parts of checkpoint `base` before each incremental part that builds on them. Forgets checkpoints
+    /// older than `base`, because they are not requested again.
     ///
     /// # Errors
-    /// [`StoreError::Baseless`]: nothing is known of what a part builds on.
+    /// Returns [`StoreError::Baseless`] if the parts that an incremental part builds on are unknown.
     pub fn extend(
         &mut self,
         name: SnapshotName,
@@ -30,7 +30,8 @@ impl Lineage {
         let older: &[PartRef] = base.and_then(|base| self.kept.get(&base)).map_or(&[], Vec::as_slice);
         let mut parts = Vec::with_capacity(written.parts.len());
         for part in written.parts {
-            // What stands in the same snapshot is built on first, and with the first of changes comes what all of them build on.
+            // A part of the same snapshot is the first base. So only the first incremental part of a state needs the
+            // older parts, and the following ones build on those too.
             if part.is_of_changes && !parts.iter().any(|before: &PartRef| before.is_of_same(&part)) {
                 let before = parts.len();
                 parts.extend(older.iter().filter(|below| below.is_of_same(&part)).cloned());
@@ -46,7 +47,7 @@ impl Lineage {
 }
 
 impl PartRef {
-    /// Whether both are of one state of one subtask.
+    /// Returns true if both parts belong to one state of one subtask.
     fn is_of_same(&self, other: &Self) -> bool {
         (&self.uid, &self.name, self.share) == (&other.uid, &other.name, other.share)
     }

@@ -1,4 +1,4 @@
-//! What there is, for people.
+//! Lists checkpoints for users.
 
 use std::collections::BTreeSet;
 
@@ -7,30 +7,30 @@ use crate::fencing_token::place_of;
 use crate::files::CheckpointStore;
 use crate::manifest::Manifest;
 
-/// The checkpoints in a storage.
+/// Checkpoints in a storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Those that can be read, the oldest first.
+    /// Readable checkpoints, the oldest first.
     pub checkpoints: Vec<ListedCheckpoint>,
-    /// What is damaged of the log, and of checkpoints.
+    /// Damage of the log and of checkpoints.
     pub damage: Vec<StoreError>,
 }
 
-/// A checkpoint that was published, and whether it is the one to go on from.
+/// A published checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedCheckpoint {
-    /// What it is made of.
+    /// Contents of the checkpoint.
     pub manifest: Manifest,
-    /// Whether the next attempt goes on from it.
+    /// Whether the next attempt resumes from it.
     pub is_last: bool,
 }
 
 impl CheckpointStore {
-    /// All checkpoints that are there. If the log is damaged, also those that it does not name: some of these may never have
-    /// counted. Changes nothing.
+    /// Lists all checkpoints. If the log is damaged, also lists those that it does not name; some of them may never
+    /// have been published. Changes nothing.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// Returns [`StoreError::Io`].
     pub async fn checkpoints(&self) -> Result<Listing, StoreError> {
         let mut log = self.log().await?;
         let mut listing = Listing::default();
@@ -47,7 +47,7 @@ impl CheckpointStore {
                     let is_last = last == Some((generation, checkpoint));
                     listing.checkpoints.push(ListedCheckpoint { manifest, is_last });
                 }
-                // A job that runs may delete one meanwhile; one that was never finished has no manifest.
+                // A running job may delete a checkpoint meanwhile. An unfinished checkpoint has no manifest.
                 Ok(None) => {}
                 Err(error) if error.is_damage() => listing.damage.push(error),
                 Err(error) => return Err(error),

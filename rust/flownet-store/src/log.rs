@@ -1,9 +1,9 @@
-//! The log: who may publish, and what was published. Entries are numbered from 0 and created once; the last one counts.
+//! Log of generations and published checkpoints. Entries are numbered from 0 and created once. The last one counts.
 //!
 //! # Invariants
-//! - I1: the log is whole from the last checkpoint in it to its end. An entry behind it that is unreadable or gone may be a newer
-//!   checkpoint, so nobody begins from the log then. Damage before it changes nothing.
-//! - I2: there are checkpoints only where there is a log: an attempt begins with an entry.
+//! - I1: a job begins only if the log is complete from its last checkpoint to its end. A later entry that is unreadable
+//!   or missing may be a newer checkpoint, so no job begins then. Damage before the last checkpoint has no effect.
+//! - I2: there are checkpoints only if there is a log, because an attempt begins with an entry.
 
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt};
@@ -14,46 +14,47 @@ use crate::fencing_token::place_of;
 use crate::files::CheckpointStore;
 use crate::sealed::{self, Kind};
 
-/// One line of the log.
+/// Entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// Who wrote it.
+    /// Generation that wrote it.
     pub(crate) generation: u64,
-    /// The same, told apart from others that would have had this generation: whoever finds his entry there has written it.
+    /// Random identity of the writer, which distinguishes attempts that try the same generation. A writer that finds
+    /// its own entry in the log thus knows that it wrote it.
     pub(crate) owner: u64,
-    /// The checkpoint that is published by it; none: the generation begins.
+    /// Checkpoint that the entry publishes. `None` begins the generation.
     pub(crate) checkpoint: Option<u64>,
 }
 
-/// What the log says.
+/// Contents of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Log {
-    /// What can be read, by place.
+    /// Readable entries by place.
     pub(crate) entries: Vec<(u64, Entry)>,
-    /// The first place that nobody has taken, unreadable entries included.
+    /// First free place after all entries, including unreadable ones.
     pub(crate) end: u64,
-    /// The first entry behind the last checkpoint that is unreadable or gone.
+    /// First unreadable or missing entry after the last checkpoint.
     pub(crate) damage: Option<StoreError>,
 }
 
-/// What is at a place of the log.
+/// Contents of one place of the log.
 enum LogSlot {
     Entry(Entry),
     Unreadable(StoreError),
     Gone,
 }
 
-/// What became of an entry.
+/// Outcome of appending an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppendOutcome {
-    /// It is in the log, at the end.
+    /// The entry is in the log, at its end.
     Done,
-    /// The place was taken, or others have gone on beyond it.
+    /// The place was taken, or other entries follow it.
     Taken,
 }
 
 const FOLDER: &str = "epochs";
-/// How often the log is listed anew because an entry of the listing is gone.
+/// Limit of repeated listings of the log because a listed entry is missing.
 const LISTINGS: usize = 10;
 
 fn path(place: u64) -> Path {
@@ -61,12 +62,12 @@ fn path(place: u64) -> Path {
 }
 
 impl Log {
-    /// The last checkpoint that was published, as (generation, checkpoint).
+    /// Returns the last published checkpoint, as (generation, checkpoint).
     pub(crate) fn last_checkpoint(&self) -> Option<(u64, u64)> {
         self.checkpoints().last().map(|(_, generation, checkpoint)| (generation, checkpoint))
     }
 
-    /// All of them, as (place, generation, checkpoint).
+    /// Returns all checkpoints, as (place, generation, checkpoint).
     pub(crate) fn checkpoints(&self) -> impl DoubleEndedIterator<Item = (u64, u64, u64)> {
         self.entries.iter().filter_map(|(place, entry)| Some((*place, entry.generation, entry.checkpoint?)))
     }
@@ -77,9 +78,9 @@ impl Log {
 }
 
 impl CheckpointStore {
-    /// Reads the log, and what is damaged in it.
+    /// Reads the log, including its damage.
     pub(crate) async fn log(&self) -> Result<Log, StoreError> {
-        // A job that runs may cut entries from the front between the listing and the reading.
+        // A running job may cut entries from the front between the listing and the reads.
         for _ in 0..LISTINGS {
             if let Some(log) = self.log_as_listed().await? {
                 return Ok(log);
@@ -88,10 +89,10 @@ impl CheckpointStore {
         Err(self.damaged(FOLDER, "entries of the log go while it is read"))
     }
 
-    /// Reads the log to begin from it.
+    /// Reads the log to begin a generation from it.
     ///
     /// # Errors
-    /// I1 or I2 does not hold.
+    /// Returns an error if I1 or I2 does not hold.
     pub(crate) async fn whole_log(&self) -> Result<Log, StoreError> {
         let mut log = self.log().await?;
         log.damage.take().map_or(Ok(log), Err)
@@ -110,7 +111,7 @@ impl CheckpointStore {
             match self.entry(place).await? {
                 LogSlot::Entry(entry) => {
                     log.entries.push((place, entry));
-                    // I1.
+                    // I1: damage before a checkpoint has no effect.
                     log.damage.take_if(|_| entry.checkpoint.is_some());
                 }
                 LogSlot::Unreadable(error) => {
@@ -121,7 +122,7 @@ impl CheckpointStore {
             }
         }
         if log.end == 0 && self.list(None).await?.iter().any(|path| place_of(path.as_ref()).is_some()) {
-            // I2.
+            // I2: there are checkpoints, so a log must have existed.
             log.damage = Some(self.damaged(FOLDER, "the log is gone, and there are checkpoints"));
         }
         Ok(Some(log))
@@ -139,20 +140,21 @@ impl CheckpointStore {
         })
     }
 
-    /// Appends an entry at `place`, which was the end of the log when it was read last.
+    /// Appends an entry at `place`, which was the end of the log when it was last read.
     pub(crate) async fn append(&self, place: u64, entry: Entry) -> Result<AppendOutcome, StoreError> {
         let at = path(place);
         let body = serde_json::to_vec(&entry).map_err(|error| self.damaged(at.as_ref(), &error.to_string()))?;
         let put = self.put_new(&at, sealed::seal(Kind::Entry, at.as_ref(), &body, &self.keys).into()).await;
         match put {
             Ok(_) => {}
-            // By an entry of its own, where the store was asked twice because its first answer was lost.
+            // It may be our own entry: the request was repeated because its first answer was lost.
             Err(Error::AlreadyExists { .. }) => match self.entry(place).await? {
                 LogSlot::Entry(found) if found == entry => {}
                 _ => return Ok(AppendOutcome::Taken),
             },
             Err(error) => {
-                // It may be there all the same: whoever would take it for failed must know.
+                // The entry may have been written despite the error. Check, because the caller must not take it for
+                // failed.
                 let found = self.entry(place).await;
                 return match found {
                     Ok(LogSlot::Entry(found)) if found == entry => Ok(AppendOutcome::Done),
@@ -160,7 +162,7 @@ impl CheckpointStore {
                 };
             }
         }
-        // Places are given up from the front: one that was free may lie before entries of others.
+        // Entries are cut from the front, so a free place may precede entries of other generations.
         let last = self.list(Some(FOLDER)).await?.iter().filter_map(self::place).max();
         if last.is_some_and(|last| last > place) {
             self.store.delete(&at).await.map_err(|error| self.io("delete", &at, &error))?;
@@ -170,7 +172,7 @@ impl CheckpointStore {
     }
 }
 
-/// Which place of the log an object is.
+/// Returns the place in the log that an object has.
 pub(crate) fn place(path: &Path) -> Option<u64> {
     let name = path.as_ref().strip_prefix(FOLDER)?.strip_prefix('/')?;
     (name.len() == 10).then(|| name.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! What a checkpoint is made of.
+//! Contents of a checkpoint.
 
 use std::collections::BTreeSet;
 
@@ -10,88 +10,89 @@ use crate::fencing_token::place_of;
 use crate::files::{CheckpointStore, PartRef, folder};
 use crate::sealed::{Kind, SealError};
 
-/// A checkpoint: everything that is needed to go on from it.
+/// Checkpoint: everything that a job needs to resume from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The attempt that took it.
+    /// Generation of the attempt that took it.
     pub generation: u64,
-    /// Its number: they grow from one to the next, over all attempts.
+    /// Number of the checkpoint. Numbers increase over all attempts.
     pub checkpoint: u64,
     /// Name of the job.
     pub job: String,
-    /// The [`identity`](Self::identity) of what the job began from, if it was kept elsewhere: a savepoint.
+    /// [`identity`](Self::identity) of the checkpoint that the job began from, if it was in another storage, such as a
+    /// savepoint.
     pub origin: Option<String>,
-    /// When it was triggered, in milliseconds since the epoch.
+    /// Trigger time in milliseconds since the epoch.
     pub triggered_ms: i64,
-    /// From then until it was published.
+    /// Milliseconds from the trigger to the publication.
     pub duration_ms: u64,
-    /// Key groups of the job.
+    /// Number of key groups of the job.
     pub max_parallelism: u32,
-    /// The operators of the job, in the order of its plan.
+    /// Operators of the job, in the order of its plan.
     pub operators: Vec<OperatorEntry>,
-    /// What its tasks kept.
+    /// State of its tasks.
     pub tasks: Vec<TaskEntry>,
 }
 
-/// An operator of the job that a checkpoint is of.
+/// Operator of a checkpointed job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorEntry {
-    /// What its state is called.
+    /// uid under which its state is stored.
     pub uid: String,
-    /// Name shown to people.
+    /// Name shown to users.
     pub name: String,
-    /// What it does.
+    /// Kind of the operator.
     pub kind: String,
-    /// Its subtasks.
+    /// Number of its subtasks.
     pub parallelism: u32,
-    /// Whether its kind keeps what a job that goes on would miss.
+    /// Whether its kind has state that a resumed job would miss.
     pub keeps_state: bool,
-    /// Where it writes what it has prepared for checkpoints, if it says so.
+    /// Target to which it writes data prepared for checkpoints, if it declares one.
     #[serde(default)]
     pub target: Option<String>,
 }
 
-/// What one task kept.
+/// State of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskEntry {
-    /// What its operators are called, the head first.
+    /// uids of its operators, the head of the chain first.
     pub uids: Vec<String>,
     /// Index of the subtask.
     pub subtask: u32,
-    /// Whether its input had come to its end, and it had done what comes then: it never runs again.
+    /// Whether the task had processed the end of its input. It then never runs again.
     pub has_finished: bool,
-    /// What it kept.
+    /// Parts of its state.
     pub parts: Vec<PartRef>,
 }
 
 impl Manifest {
-    /// Bytes of state, in all files.
+    /// Returns the bytes of state in all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts().map(|part| part.bytes).sum()
     }
 
-    /// What sets it apart from every other.
+    /// Returns a text that distinguishes it from every other checkpoint.
     #[must_use]
     pub fn identity(&self) -> String {
         let Self { job, generation, checkpoint, triggered_ms, .. } = self;
         format!("{job}/{generation}/{checkpoint}/{triggered_ms}")
     }
 
-    /// Of these, those that were written for it; the others are of checkpoints before it.
+    /// Returns the bytes of state that were written for this checkpoint. The others belong to earlier ones.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
         let own = Some((self.generation, self.checkpoint));
         self.parts().filter(|part| place_of(&part.file) == own).map(|part| part.bytes).sum()
     }
 
-    /// Whether every task had finished: there is nothing left to do.
+    /// Returns true if every task had finished, so that no work is left.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.tasks.iter().all(|task| task.has_finished)
     }
 
-    /// The files that it refers to.
+    /// Returns the files that it refers to.
     pub(crate) fn files(&self) -> BTreeSet<String> {
         self.parts().map(|part| part.file.clone()).collect()
     }
@@ -106,7 +107,7 @@ impl Manifest {
 }
 
 impl CheckpointStore {
-    /// The manifest of a checkpoint that was published; none if it has been deleted since.
+    /// Reads the manifest of a published checkpoint. Returns `None` if it has been deleted since.
     pub(crate) async fn manifest(&self, generation: u64, checkpoint: u64) -> Result<Option<Manifest>, StoreError> {
         let path = Manifest::path(generation, checkpoint);
         let Some(body) = self.read(Kind::Manifest, &path).await? else { return Ok(None) };
@@ -120,7 +121,7 @@ impl CheckpointStore {
         Ok(Some(manifest))
     }
 
-    /// A signed manifest vouches for its parts, so it has digests of all of them.
+    /// Checks that a signed manifest has digests of all parts, because its signature covers them only through these.
     pub(crate) fn check_digests(&self, manifest: &Manifest) -> Result<(), StoreError> {
         let bare = manifest.parts().find(|part| self.signs() && part.digest.is_none());
         bare.map_or(Ok(()), |part| Err(self.broken(&Path::from(part.file.as_str()), SealError::Unsigned)))

@@ -1,10 +1,10 @@
-//! Object stores: `s3://bucket/folder`, `gs://bucket/folder`, `az://container/folder`.
+//! Opens remote object stores: `s3://bucket/folder`, `gs://bucket/folder`, `az://container/folder`.
 //!
-//! Credentials, region and endpoint are those of the environment, by the names that the crate `object_store` knows:
+//! Credentials, region and endpoint come from environment variables, by the names of the crate `object_store`:
 //! `AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`, `GOOGLE_APPLICATION_CREDENTIALS`,
 //! `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY` and others. Every process of the job needs them.
 //!
-//! What the store does not answer, or refuses for being busy, is asked again for a while.
+//! Requests that the store does not answer, or refuses because it is busy, are retried for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use object_store::{Error, ObjectStore, RetryConfig};
 
 use crate::url::Bucket;
 
-/// How long a request is tried; a checkpoint that it was for has failed then.
+/// Time limit for the retries of a request. Its checkpoint fails afterwards.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn open(bucket: &Bucket) -> Result<Arc<dyn ObjectStore>, Error> {

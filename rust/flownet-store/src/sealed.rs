@@ -1,11 +1,11 @@
-//! Objects that show whether they are whole: eight bytes that say what it is, format and length, a checksum, the body.
+//! Format of objects that detect damage: kind, format and length, a checksum, the body.
 //!
-//! Little-endian: kind \[u8; 8\], format u32, length u64, CRC32C u32 of all of that and the body, body. An object of the signed
-//! format ends with the [signature](crate::keys) of all before it.
+//! Little-endian: kind \[u8; 8\], format u32, length u64, CRC32C u32 of all of that and the body, body. An object in
+//! the signed format ends with the [signature](crate::keys) of all preceding bytes.
 
 use crate::keys::{SIGNATURE_BYTES, StateKeys};
 
-/// What an object is.
+/// Kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Entry,
@@ -13,26 +13,26 @@ pub(crate) enum Kind {
     Snapshot,
 }
 
-/// Why bytes are not what they should be.
+/// Reason why bytes are not a valid object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SealError {
-    /// Torn, foreign, or changed.
+    /// The object is torn, foreign, or changed.
     Damaged(String),
-    /// Of this format.
+    /// The object has this unknown format.
     Version(u32),
-    /// It has no signature, and a key is set.
+    /// The object has no signature, and a key is set.
     Unsigned,
-    /// It has a signature, and no key is set.
+    /// The object has a signature, and no key is set.
     Signed,
-    /// Its signature is by none of the keys, or of another object.
+    /// The signature belongs to none of the keys, or to another object.
     Forged,
 }
 
-/// Changes with the layout of any object.
+/// Format version. Changes with the layout of any object.
 pub(crate) const FORMAT: u32 = 1;
-/// The same with a signature behind it.
+/// The same format, followed by a signature.
 const SIGNED_FORMAT: u32 = 2;
-/// Length of what precedes the body.
+/// Number of bytes before the body.
 pub(crate) const HEADER_BYTES: usize = 24;
 
 impl Kind {
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// The head of an object with this body, which may be in pieces.
+/// Returns the header of an object with this body, which may be in pieces.
 pub(crate) fn header<'a>(kind: Kind, body: impl Iterator<Item = &'a [u8]> + Clone) -> [u8; HEADER_BYTES] {
     header_of(kind, FORMAT, body)
 }
@@ -61,7 +61,7 @@ fn header_of<'a>(kind: Kind, format: u32, body: impl Iterator<Item = &'a [u8]> +
     head
 }
 
-/// An object for a place, signed if there is a key.
+/// Encodes an object for `path`, signed if there is a key.
 pub(crate) fn seal(kind: Kind, path: &str, body: &[u8], keys: &StateKeys) -> Vec<u8> {
     let format = if keys.are_set() { SIGNED_FORMAT } else { FORMAT };
     let mut bytes = [&header_of(kind, format, [body].into_iter()), body].concat();
@@ -70,7 +70,7 @@ pub(crate) fn seal(kind: Kind, path: &str, body: &[u8], keys: &StateKeys) -> Vec
     bytes
 }
 
-/// The body of a whole object of this kind from a place, whose signature fits if there is a key.
+/// Returns the body of a complete object of this kind at `path`. With a key, its signature must be valid.
 pub(crate) fn unseal<'a>(kind: Kind, path: &str, bytes: &'a [u8], keys: &StateKeys) -> Result<&'a [u8], SealError> {
     let format = bytes.get(8..12).and_then(|format| format.try_into().ok()).map(u32::from_le_bytes);
     match (keys.are_set(), format == Some(SIGNED_FORMAT)) {
@@ -85,7 +85,7 @@ pub(crate) fn unseal<'a>(kind: Kind, path: &str, bytes: &'a [u8], keys: &StateKe
     }
 }
 
-/// The body of a snapshot, whose parts have digests in a manifest.
+/// Returns the body of a snapshot. Snapshots are unsigned, because a manifest has digests of their parts.
 pub(crate) fn unseal_snapshot(bytes: &[u8]) -> Result<&[u8], SealError> {
     unseal_unsigned(Kind::Snapshot, FORMAT, bytes)
 }

@@ -1,27 +1,27 @@
-//! Where checkpoints are kept, as users write it.
+//! Parses checkpoint URLs of users.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
 
-/// A place for checkpoints.
+/// Location of a checkpoint storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StorageLocation {
     Folder(PathBuf),
     Objects(Bucket),
 }
 
-/// A folder of an object store.
+/// Folder of an object store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
     /// `s3`, `gs` or `az`.
     pub(crate) scheme: String,
     pub(crate) name: String,
-    /// Without slashes at its ends; empty for all of it.
+    /// Path without leading or trailing slashes; empty for the whole bucket.
     pub(crate) folder: String,
 }
 
-/// The place that `given` names: a path, `file:` and an absolute one, or an object store, a bucket of it and a folder.
+/// Parses a path, `file:` with an absolute path, or an object store with a bucket and a folder.
 pub(crate) fn place(given: &str) -> Result<StorageLocation, StoreError> {
     let refuse = |why: String| Err(StoreError::Url { url: given.to_owned(), why });
     let path = match given.split_once(':') {
