@@ -1,4 +1,4 @@
-//! The routes.
+//! Routes of the REST API.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,19 +27,19 @@ use crate::guard::Guard;
 use crate::jobs::{Jobs, ShownJob};
 use crate::{page, prometheus};
 
-/// What the routes share.
+/// State shared by the routes.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) jobs: Jobs,
     pub(crate) guard: Guard,
-    /// Jobs that have ended, also those of processes before.
+    /// Ended jobs, including those of earlier processes.
     pub(crate) archive: Option<Archive>,
-    /// The server is being closed.
+    /// Cancelled when the server closes.
     pub(crate) closing: CancellationToken,
 }
 
 impl App {
-    /// What a route answers of a job that is kept in the folder, and not one of this process.
+    /// Returns the answer of a route for an archived job of another process.
     fn kept(&self, id: &str, part: &str) -> Option<Value> {
         self.archive.as_ref()?.read(id, part)
     }
@@ -48,7 +48,7 @@ impl App {
 pub(crate) type SharedApp = State<Arc<App>>;
 pub(crate) type Answer<T> = Result<T, Refusal>;
 
-/// All that is answered.
+/// Builds all routes.
 pub(crate) fn routes(app: Arc<App>) -> Router {
     let job = Router::new()
         .route("/", get(job))
@@ -76,7 +76,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Asks who it is, and says of each answer how it may be used.
+/// Checks access, and adds security headers to each answer.
 async fn guarded(State(app): SharedApp, request: Request, next: Next) -> Response {
     let mut response = match app.guard.check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
@@ -91,7 +91,7 @@ async fn guarded(State(app): SharedApp, request: Request, next: Next) -> Respons
     response
 }
 
-/// The token of `/?token=...`, if that is what is asked for and it is the right one.
+/// Returns the token of `/?token=...`, if the request is for the page and the token is right.
 fn shown_in_address<'a>(guard: &'a Guard, request: &Request) -> Option<&'a str> {
     #[derive(Deserialize)]
     struct ShownDocument {
@@ -102,7 +102,7 @@ fn shown_in_address<'a>(guard: &'a Guard, request: &Request) -> Option<&'a str> 
     guard.token.as_deref().filter(|_| guard.is_token(&shown.token))
 }
 
-/// Goes on without the token in the address, where histories and other people's eyes would find it.
+/// Sets the cookie and redirects to an address without the token, where browser histories and onlookers would find it.
 fn signed_in(guard: &Guard, token: &str) -> Response {
     let cookie = format!("{}{token}; HttpOnly; SameSite=Strict; Path=/", guard.cookie_prefix());
     ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
@@ -120,7 +120,7 @@ async fn jobs(State(app): SharedApp) -> Json<Value> {
     let shown = app.jobs.all();
     let mut newest_first: Vec<Value> = shown.iter().rev().map(|job| json!(JobEntry::of(job))).collect();
     if let Some(archive) = &app.archive {
-        // Those that are shown as they are in this process need not be shown again.
+        // Archived jobs that this process still shows are already in the list.
         let here: Vec<String> = shown.iter().map(|job| Archive::name_of(job)).collect();
         let kept = archive.entries().into_iter().filter(|(name, _)| !here.contains(name));
         newest_first.extend(kept.map(|(_, entry)| entry));
@@ -141,7 +141,8 @@ struct SubtasksWanted {
     task: Option<u32>,
 }
 
-/// All of them, or those of one task: of a job with thousands, who looks at one task need not be sent the others.
+/// Returns all subtasks, or those of one task. In a job with thousands of subtasks, a client that shows one task does
+/// not need the others.
 async fn subtasks(
     State(app): SharedApp,
     Path(id): Path<String>,
@@ -209,7 +210,7 @@ async fn log(
     Ok(Json(json!(job.view.log(LogQuery { after, most: most.min(MOST_LOG_ENTRIES), is_newest, level }))))
 }
 
-/// Whether an entry of the log is of this level or worse.
+/// Returns true if the log record has this level or a more severe one.
 fn is_as_bad(entry: &Value, level: LogLevel) -> bool {
     serde_json::from_value::<LogLevel>(entry["level"].clone()).is_ok_and(|of| of >= level)
 }
@@ -221,8 +222,8 @@ async fn plan(State(app): SharedApp, Path(id): Path<String>) -> Answer<Json<Valu
     Ok(Json(json!(PlanDocument::of(&*find(&app, &id)?))))
 }
 
-/// A job again and again, until its end or that of the server. A client that does not read is not written for: the next is made when it took the
-/// one before.
+/// Streams a job's document until the job or the server ends. If a client does not read, no further document is built:
+/// the next one is built only after the client has received the previous one.
 async fn events(
     State(app): SharedApp,
     Path(id): Path<String>,
@@ -313,7 +314,7 @@ async fn savepoint(
     }
 }
 
-/// Of a task and a subtask, as a path has them.
+/// Parses the numbers of a task and a subtask in a path.
 pub(crate) fn numbers(task: &str, subtask: &str) -> Answer<(u32, u32)> {
     let (Ok(task), Ok(subtask)) = (task.parse(), subtask.parse()) else {
         let why = format!("{task:?} and {subtask:?} are to be the numbers of a task and a subtask, from 0");
@@ -341,7 +342,7 @@ fn failed(error: &ClusterError) -> Refusal {
     Refusal::new(StatusCode::CONFLICT, error.to_string())
 }
 
-/// Of every answer: nothing from elsewhere, no frame around it, nothing kept.
+/// Headers of every answer: only own content, no embedding in frames, no caching, no referrer.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-store"),
     (

@@ -1,12 +1,13 @@
-//! Jobs that have ended, in a folder: they are shown after their process has ended, too.
+//! Archives ended jobs in a folder, so that they are still shown after their process has ended.
 //!
-//! A job is one file, `BEGAN_MS-PID-ID.job`: a line with its entry in the list of jobs, and a line with all that its routes
-//! answer. The server that showed it writes it when it has ended.
+//! Each job is one file, `BEGAN_MS-PID-ID.job`. Its first line is the job's entry in the list of jobs. The second holds
+//! the answers of all its routes. The server that showed the job writes the file once the job has ended.
 //!
 //! # Invariants
-//! - A1: the files of jobs have at most so many bytes altogether. The oldest go first; a job larger than that is not kept.
-//! - A2: a file is whole or not there, and its owner's alone.
-//! - A3: what is no file of a job is left alone, and one that cannot be read is passed over.
+//! - A1: the total size of all job files is bounded. The oldest are deleted first. A single job above the limit is not
+//!   stored.
+//! - A2: a file is complete or absent, and accessible only to its owner.
+//! - A3: foreign files are not touched, and unreadable ones are skipped.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -21,19 +22,19 @@ use serde_json::{Value, json};
 use crate::document::{JobDocument, JobEntry, PlanDocument};
 use crate::jobs::ShownJob;
 
-/// Where jobs that have ended are kept.
+/// Settings of the archive of ended jobs.
 #[derive(Clone, Debug)]
 pub struct ArchiveOptions {
-    /// The folder; it is made if it is not there.
+    /// Folder of the archive; created if it does not exist.
     pub folder: PathBuf,
-    /// What its files may have altogether.
+    /// Limit of the total size of its files, in bytes.
     pub most_bytes: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Archive {
     options: ArchiveOptions,
-    /// Entries of files that were read before: a file does not change.
+    /// Entries of files that were read before. A file never changes, so they stay valid.
     entries: Mutex<BTreeMap<String, Value>>,
 }
 
@@ -43,12 +44,12 @@ impl Archive {
         Ok(Self { options, entries: Mutex::default() })
     }
 
-    /// What a job of this process is called here.
+    /// Returns the name of a job of this process in the archive.
     pub(crate) fn name_of(job: &ShownJob) -> String {
         format!("{}-{}-{}", job.began_ms, std::process::id(), job.id)
     }
 
-    /// Writes a job that has ended, and deletes the oldest ones that have no room any more.
+    /// Writes an ended job, and deletes the oldest ones beyond the size limit.
     pub(crate) fn keep(&self, job: &ShownJob) -> io::Result<()> {
         let name = Self::name_of(job);
         let (mut entry, mut document) = (json!(JobEntry::of(job)), json!(JobDocument::of(job)));
@@ -73,7 +74,7 @@ impl Archive {
         self.trim()
     }
 
-    /// Entries of all jobs that are kept, the newest first.
+    /// Returns the entries of all archived jobs, the newest first.
     pub(crate) fn entries(&self) -> Vec<(String, Value)> {
         let mut names: Vec<(u64, String)> =
             self.files().unwrap_or_default().into_iter().map(|file| (file.0, file.1)).collect();
@@ -91,7 +92,7 @@ impl Archive {
         names.into_iter().filter_map(|(_, name)| known.get(&name).cloned().map(|entry| (name, entry))).collect()
     }
 
-    /// What one of the routes of a job answers: `job`, `subtasks`, `history`, `log` or `plan`.
+    /// Returns the archived answer of one route of a job: `job`, `subtasks`, `history`, `log` or `plan`.
     pub(crate) fn read(&self, name: &str, part: &str) -> Option<Value> {
         began_ms(name)?;
         let kept = self.lines(name)?.nth(1)?.ok()?;
@@ -107,7 +108,7 @@ impl Archive {
         self.options.folder.join(format!("{name}{SUFFIX}"))
     }
 
-    /// A1.
+    /// Deletes the oldest files beyond the size limit (A1).
     fn trim(&self) -> io::Result<()> {
         let mut files = self.files()?;
         files.sort();
@@ -125,7 +126,7 @@ impl Archive {
         Ok(())
     }
 
-    /// When the job of each file began, its name, and how many bytes it has.
+    /// Returns the start time, the name and the size in bytes of each job file.
     fn files(&self) -> io::Result<Vec<(u64, String, u64)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.options.folder)? {
@@ -142,7 +143,8 @@ impl Archive {
     }
 }
 
-/// When a job began, by the name of its file. None if it is no such name, and so no path to somewhere else.
+/// Parses the start time of a job from the name of its file. Returns `None` for any other name, which also rejects
+/// paths to other folders.
 fn began_ms(name: &str) -> Option<u64> {
     let numbers: Vec<u64> = name.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     match numbers[..] {
@@ -152,7 +154,7 @@ fn began_ms(name: &str) -> Option<u64> {
 }
 
 const SUFFIX: &str = ".job";
-/// The newest of what was said in a job.
+/// Newest log records of a job that are archived.
 const MOST_LOG_ENTRIES: usize = 1000;
 
 #[cfg(test)]

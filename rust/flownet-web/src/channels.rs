@@ -1,10 +1,11 @@
-//! The channels of one subtask, with rates since an earlier look.
+//! Route for the channels of one subtask, with rates since an earlier sample.
 //!
 //! # Invariants
-//! - I1: of a job one subtask is looked at at a time: each look asks a worker to go over all channels of a task.
-//! - I2: a rate is over at least [`SHORTEST`], so that several who look do not take each other's time away, and at most
-//!   [`LONGEST`], and never over a restart.
-//! - I3: what is kept is bounded: two looks at each of the last [`MOST_SUBTASKS`] subtasks.
+//! - I1: at most one subtask of a job is sampled at a time, because each sample makes a worker visit all channels of a
+//!   task.
+//! - I2: a rate covers at least [`SHORTEST`], so that concurrent clients do not shorten each other's interval. It
+//!   covers at most [`LONGEST`], and never a restart.
+//! - I3: stored data is bounded: two samples of each of the last [`MOST_SUBTASKS`] subtasks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -38,10 +39,10 @@ pub(crate) async fn channels(
     }
 }
 
-/// The channels of a subtask, and how much goes by each.
+/// Channels of a subtask, and their rates.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct ChannelsDocument {
-    /// When the subtask was asked, since it was made.
+    /// Age of the subtask at the time of the sample, in seconds.
     seconds: f64,
     inputs: Vec<InputDocument>,
     outputs: Vec<OutputDocument>,
@@ -63,13 +64,13 @@ struct OutputDocument {
     bytes_out_per_second: Option<f64>,
 }
 
-/// What was seen of channels lately, the subtasks last that were looked at last.
+/// Recent samples of channels. The subtasks sampled last come last.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelSamples {
     subtasks: VecDeque<SampledSubtask>,
 }
 
-/// Two looks at one subtask.
+/// Two samples of one subtask.
 #[derive(Debug)]
 struct SampledSubtask {
     subtask: (u32, u32),
@@ -77,7 +78,7 @@ struct SampledSubtask {
     latest: Counts,
 }
 
-/// What had gone by the channels of a subtask: records and bytes, in their order.
+/// Counters of the channels of a subtask: records and bytes, in the order of the channels.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     attempt: u64,
@@ -87,7 +88,7 @@ struct Counts {
 }
 
 impl ChannelSamples {
-    /// What is to be shown of a look at a subtask, which is kept for the next.
+    /// Returns the document of a new sample of a subtask, and stores the sample for later rates.
     fn document(&mut self, subtask: (u32, u32), channels: TaskChannels) -> ChannelsDocument {
         let now = Counts::of(&channels);
         let before = self.swap(subtask, &now).filter(|before| now.age - before.age <= LONGEST).unwrap_or_default();
@@ -107,7 +108,7 @@ impl ChannelSamples {
         ChannelsDocument { seconds: now.age.as_secs_f64(), inputs: inputs.collect(), outputs: outputs.collect() }
     }
 
-    /// Keeps a look, if the one before it was long enough ago; gives that from which rates are reckoned.
+    /// Stores a sample if the previous one is old enough. Returns the sample from which to compute rates.
     fn swap(&mut self, subtask: (u32, u32), now: &Counts) -> Option<Counts> {
         let known = self.subtasks.iter().position(|looked| looked.subtask == subtask);
         let known = known.and_then(|at| self.subtasks.remove(at)).filter(|known| now.follows(&known.latest));
@@ -136,15 +137,15 @@ impl Counts {
         }
     }
 
-    /// Whether it is of the same task, later.
+    /// Returns true if it is a later sample of the same attempt.
     fn follows(&self, earlier: &Self) -> bool {
         self.attempt == earlier.attempt && self.age >= earlier.age
     }
 }
 
-/// Time between two looks whose difference is a rate.
+/// Shortest interval between two samples of a rate.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// A look that is older says nothing of now.
+/// Longest interval: an older sample does not describe the current rate.
 const LONGEST: Duration = Duration::from_secs(10);
 const MOST_SUBTASKS: usize = 16;
 

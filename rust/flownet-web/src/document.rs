@@ -1,4 +1,4 @@
-//! What is answered with: jobs as JSON, in the terms of the reports of flownet-cluster.
+//! Answers of the REST API: jobs as JSON, in the terms of flownet-cluster's reports.
 
 use flownet_cluster::plan::Exchange;
 use flownet_cluster::{Bottleneck, JobOutcome, JobSettings, JobState, JobStatus, SettingKind};
@@ -7,19 +7,19 @@ use serde_json::{Map, Value};
 
 use crate::jobs::ShownJob;
 
-/// A job, and what all of its tasks do.
+/// A job with the reports of all its tasks.
 #[derive(Debug, Serialize)]
 pub(crate) struct JobDocument {
     id: String,
     began_ms: u64,
-    /// Worker processes; 0 when all runs in the one that submitted it.
+    /// Number of worker processes; 0 if the job runs in the process that submitted it.
     workers: u32,
-    /// How it ended; none while it runs.
+    /// Outcome of the job; none while it runs.
     outcome: Option<JobOutcome>,
-    /// Why it failed or was cancelled.
+    /// Reason for which it failed or was cancelled.
     error: Option<String>,
     exchanges: Vec<Exchange>,
-    /// Position among the tasks.
+    /// Index of the bottleneck in the list of tasks.
     bottleneck_task: Option<usize>,
     records: u64,
     records_per_second: f64,
@@ -27,7 +27,7 @@ pub(crate) struct JobDocument {
     status: JobStatus,
 }
 
-/// A job in a list of them.
+/// Entry in the list of jobs.
 #[derive(Debug, Serialize)]
 pub(crate) struct JobEntry {
     id: String,
@@ -46,7 +46,7 @@ pub(crate) struct JobEntry {
     records_per_second: f64,
 }
 
-/// What was planned.
+/// Plan of a job.
 #[derive(Debug, Serialize)]
 pub(crate) struct PlanDocument {
     explain: String,
@@ -71,7 +71,7 @@ impl JobDocument {
         }
     }
 
-    /// Whether it will not change any more.
+    /// Returns true if the document will not change any more.
     pub(crate) fn is_last(&self) -> bool {
         self.status.state == JobState::Ended
     }
@@ -107,17 +107,17 @@ impl PlanDocument {
     }
 }
 
-/// Records that went into the task which took most of them since it began, and how many that is a second.
+/// Returns the records of the task that received most of them since it began, and its average records per second.
 fn moved(status: &JobStatus) -> (u64, f64) {
-    // Of equal ones the first, as Python's `max` has it.
+    // Among equal tasks take the first, like Python's `max`.
     let Some(most) = status.vertices.iter().rev().max_by_key(|vertex| vertex.records_in) else { return (0, 0.0) };
     let seconds = status.elapsed.saturating_sub(most.began).as_secs_f64();
     (most.records_in, if seconds > 0.0 { most.records_in as f64 / seconds } else { 0.0 })
 }
 
-/// All settings, as users write them.
+/// Returns all settings in the form in which users write them.
 fn settings_text(settings: &JobSettings) -> Map<String, Value> {
-    // Settings are plain data with names for keys: they serialise.
+    // Settings are plain data with string keys, so serialisation cannot fail.
     let Ok(Value::Object(values)) = serde_json::to_value(settings) else { return Map::new() };
     let text = |kind: SettingKind, value: &Value| match (kind, value) {
         (_, Value::Null) => "none".to_owned(),

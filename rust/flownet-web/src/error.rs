@@ -1,4 +1,4 @@
-//! Why there is nothing to look at, or an answer is none.
+//! Errors of starting the server, and refused requests.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,40 +9,40 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// A server could not be started.
+/// Error of starting a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// It cannot listen there.
+    /// It cannot listen on the address.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// Where.
+        /// Requested address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// Nor on any of the ports that follow.
+    /// The port and all ports tried after it are taken.
     #[error("no free port on {address} or the {tried} after it")]
     NoPort {
-        /// The first.
+        /// First address.
         address: SocketAddr,
-        /// How many were tried beyond.
+        /// Number of further ports tried.
         tried: u16,
     },
-    /// The folder of jobs that have ended cannot be made.
+    /// The folder of ended jobs cannot be created.
     #[error("cannot keep jobs that have ended in {folder:?}: {error}")]
     Archive {
-        /// Which.
+        /// Path of the folder.
         folder: std::path::PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The system gives no thread or runtime.
+    /// The system provides no thread or runtime.
     #[error("cannot start the thread that serves: {0}")]
     Thread(#[source] io::Error),
 }
 
-/// An answer that is none.
+/// Refusal of a request: a status and the reason.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,

@@ -1,8 +1,8 @@
-//! Samples of one subtask, taken while somebody waits for them.
+//! Route that samples one subtask while a client waits for the result.
 //!
 //! # Invariants
-//! - I1: of a job one subtask is sampled at a time: whoever comes meanwhile is told so, and takes no place in a line.
-//! - I2: who hangs up ends it.
+//! - I1: at most one subtask of a job is sampled at a time. A second request is refused at once and not queued.
+//! - I2: sampling ends if the client disconnects.
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -60,7 +60,7 @@ fn order(asked: Result<Query<FlameRequest>, QueryRejection>) -> Answer<FlameOrde
     order.map_err(|error| refused(error.to_string()))
 }
 
-/// Whether the job has such a subtask at all.
+/// Checks that the job has this subtask.
 fn is_there(job: &ShownJob, task: u32, subtask: u32) -> Answer<()> {
     let status = job.view.status();
     let vertex = status.vertices.get(task as usize);
@@ -74,6 +74,6 @@ fn is_there(job: &ShownJob, task: u32, subtask: u32) -> Answer<()> {
     Err(Refusal::new(StatusCode::NOT_FOUND, why))
 }
 
-/// What the original begins with.
+/// Flink's default number of samples.
 const SAMPLES: u64 = 100;
 const EVERY_MS: u64 = 50;

@@ -1,12 +1,14 @@
-//! Who may ask, and who may change something.
+//! Access control of the web UI.
 //!
-//! - Without a token the server is for this machine alone: it listens on loopback, and the name it is asked by must be one of
-//!   loopback, or a page of somebody else could have its own name point here and read all.
-//! - With a token every request has it, as a bearer's, or in the cookie that the first visit with `?token=` sets. The cookie
-//!   goes to no other name, so the name need not be checked. Browsers send it to all ports of that name, so it is named after
-//!   the port: two pages on one machine do not overwrite each other's.
-//! - What changes a job needs a token, on loopback too: other users of this machine reach that as well. It is JSON, and comes
-//!   from no other origin.
+//! - Without a token, only this machine has access: the server listens on loopback. The `Host` header must be a
+//!   loopback name. Otherwise a foreign page could point its own name at this server and read everything (DNS
+//!   rebinding).
+//! - With a token, every request must present it, as a bearer token or in a cookie. The first visit with `?token=` sets
+//!   that cookie. Browsers send it to no other host name, so the name is not checked. They do send it to all ports of
+//!   that name, so its own name contains the port. Two servers on one machine thus do not overwrite each other's
+//!   cookie.
+//! - Requests that change a job always need a token, even on loopback, because other users of this machine can reach
+//!   that too. They must be JSON, and must not come from another origin.
 
 use std::net::IpAddr;
 
@@ -15,17 +17,17 @@ use subtle::ConstantTimeEq;
 
 use crate::error::Refusal;
 
-/// What a server asks of whoever comes.
+/// Requirements for requests to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     pub(crate) token: Option<String>,
     pub(crate) allows_actions: bool,
-    /// Where the server listens.
+    /// Port that the server listens on.
     pub(crate) port: u16,
 }
 
 impl Guard {
-    /// Lets a request pass or says why not.
+    /// Accepts a request, or returns the reason for its refusal.
     pub(crate) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
         match &self.token {
             Some(token) if !self.is_shown(headers, token) => {
@@ -62,12 +64,12 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether this is the token, for who brings it in the address.
+    /// Returns true if `shown`, taken from the address, is the token.
     pub(crate) fn is_token(&self, shown: &str) -> bool {
         self.token.as_deref().is_some_and(|token| is_same(token, shown))
     }
 
-    /// How the cookie of the token begins.
+    /// Returns the prefix of the token's cookie.
     pub(crate) fn cookie_prefix(&self) -> String {
         format!("flownet_token_{}=", self.port)
     }
@@ -81,12 +83,12 @@ impl Guard {
     }
 }
 
-/// Takes as long for a token that is nearly right.
+/// Compares in constant time, so that the time does not reveal how much of a token is right.
 fn is_same(token: &str, shown: &str) -> bool {
     token.as_bytes().ct_eq(shown.as_bytes()).into()
 }
 
-/// `localhost:8081`, `127.0.0.1`, `[::1]:8081`.
+/// Returns true for a loopback host such as `localhost:8081`, `127.0.0.1`, `[::1]:8081`.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

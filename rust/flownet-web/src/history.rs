@@ -1,11 +1,11 @@
-//! What a job was like, second by second, for the last hour.
+//! History of a job: one point per second of the last hour.
 
 use std::collections::VecDeque;
 
 use flownet_cluster::{JobStatus, VertexReport};
 use serde::Serialize;
 
-/// Time lines, the oldest point first.
+/// Points of a job, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     points: VecDeque<Point>,
@@ -31,12 +31,12 @@ struct TaskPoint {
     in_flight_seconds: f64,
 }
 
-/// The same, line by line.
+/// History as one time line per value.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct HistoryDocument {
-    /// When, since the job was submitted.
+    /// Times since the job was submitted, in seconds.
     seconds: Vec<f64>,
-    /// In the order of the job's tasks; each line as long as `seconds`.
+    /// Time lines in the order of the job's tasks. Each is as long as `seconds`.
     tasks: Vec<TaskLines>,
 }
 
@@ -55,7 +55,7 @@ struct TaskLines {
 }
 
 impl History {
-    /// Adds what a job is like now; what is an hour old goes.
+    /// Adds the current state of a job and drops points older than an hour.
     pub(crate) fn push(&mut self, status: &JobStatus) {
         if self.points.len() == MOST_POINTS {
             self.points.pop_front();
@@ -109,7 +109,7 @@ impl TaskLines {
     }
 }
 
-/// Of an hour, one a second.
+/// One hour of one point per second.
 const MOST_POINTS: usize = 3600;
 
 #[cfg(test)]

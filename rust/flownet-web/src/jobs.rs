@@ -1,4 +1,4 @@
-//! The jobs of a process: those that run, and the last ones that have ended.
+//! Jobs of a process: the running ones, and the last ones that have ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use flownet_cluster::{JobState, JobView};
 use crate::channels::ChannelSamples;
 use crate::history::{History, HistoryDocument};
 
-/// All that are shown, the oldest first.
+/// All shown jobs, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     shown: Mutex<JobSummary>,
@@ -17,33 +17,33 @@ pub(crate) struct Jobs {
 
 #[derive(Debug, Default)]
 struct JobSummary {
-    /// Of the last one.
+    /// Number of the job added last.
     number: u64,
     jobs: Vec<Arc<ShownJob>>,
 }
 
-/// One of them.
+/// A job that the server shows.
 #[derive(Debug)]
 pub(crate) struct ShownJob {
-    /// What it is asked for by.
+    /// Id in the API.
     pub(crate) id: String,
-    /// When it was submitted, since the epoch.
+    /// Time of submission, in milliseconds since the epoch.
     pub(crate) began_ms: u64,
     pub(crate) view: JobView,
-    /// What was seen of channels, for whose turn it is to look at them.
+    /// Earlier samples of channels. The lock lets one request at a time sample them.
     pub(crate) looks: tokio::sync::Mutex<ChannelSamples>,
-    /// Whose turn it is to sample a subtask.
+    /// Lets one request at a time take flame samples of a subtask.
     pub(crate) sampling: tokio::sync::Mutex<()>,
     history: Mutex<History>,
     is_archived: AtomicBool,
 }
 
 impl Jobs {
-    /// Shows one more; of those that have ended the oldest goes, where there are too many.
+    /// Adds a job and returns its id. If too many jobs have ended, removes the oldest of them.
     pub(crate) fn add(&self, view: JobView) -> String {
         let elapsed_ms = view.status().elapsed.as_millis() as u64;
         let began_ms = now_ms().saturating_sub(elapsed_ms);
-        // Jobs have locks of their own, which are not taken under this one.
+        // Query the jobs first: their own locks must not be taken under this one.
         let ended: Vec<String> = self.all().iter().filter(|job| job.has_ended()).map(|job| job.id.clone()).collect();
         let too_many = ended.len().saturating_sub(MOST_ENDED - 1);
         let mut shown = self.lock();
@@ -71,7 +71,7 @@ impl Jobs {
     }
 
     fn lock(&self) -> MutexGuard<'_, JobSummary> {
-        // A list of jobs, changed in one step: whole even after a panic.
+        // The list changes in one step, so it is consistent even after a panic.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,12 +81,12 @@ impl ShownJob {
         self.view.status().state == JobState::Ended
     }
 
-    /// Whether it has ended and is to be archived; once.
+    /// Returns true if the job has ended and was not archived yet. Returns true only once.
     pub(crate) fn is_to_be_archived(&self) -> bool {
         self.has_ended() && !self.is_archived.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes what it is like now, as long as it runs.
+    /// Adds the current state to the history while the job runs.
     pub(crate) fn note(&self) {
         let status = self.view.status();
         if status.state != JobState::Ended {
@@ -103,10 +103,10 @@ impl ShownJob {
     }
 }
 
-/// The wall clock, since the epoch.
+/// Returns the wall-clock time in milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Jobs that have ended and are shown all the same.
+/// Ended jobs that are still shown.
 const MOST_ENDED: usize = 20;

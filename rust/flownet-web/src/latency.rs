@@ -1,4 +1,4 @@
-//! How long records take to the tasks, among the metrics: a histogram of a task for each source that it has markers of.
+//! Latency metrics: one histogram per task and source, measured by latency markers.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use flownet_runtime::user_metrics::DistributionSnapshot;
 
 use crate::metrics::{Family, Kind, Labels, Point, Value};
 
-/// How long markers took from a source to a task, and whose labels these are.
+/// Labels of a task and source, and the latencies of markers between them.
 pub(crate) type LatencySpread = (Labels, DistributionSnapshot);
 
-/// Of each task of a job, whose labels these are, and each source.
+/// Returns the latencies of each task of a job and each source. `tasks` are the labels of the tasks.
 pub(crate) fn spreads(status: &JobStatus, tasks: &[Labels]) -> Vec<LatencySpread> {
     let each = tasks.iter().zip(&status.vertices);
     let each = each.flat_map(|(labels, task)| task.latency.by_source.iter().map(move |latency| (labels, latency)));
@@ -23,7 +23,7 @@ pub(crate) fn spreads(status: &JobStatus, tasks: &[Labels]) -> Vec<LatencySpread
     .collect()
 }
 
-/// All of them.
+/// Returns the metric family of all latencies.
 pub(crate) fn family<'a>(all: impl Iterator<Item = &'a LatencySpread>) -> Family<'a> {
     let points = all.map(|(labels, spread)| Point { labels, own: None, value: Value::Spread(spread) });
     Family { name: Cow::Borrowed("task_latency_seconds"), help: HELP, kind: Kind::Histogram, points: points.collect() }

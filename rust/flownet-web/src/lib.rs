@@ -1,22 +1,23 @@
-//! What a job looks like from outside: a page to look at, REST under it, and metrics for Prometheus.
+//! Web UI of jobs: a page, a REST API for it, and metrics for Prometheus.
 //!
 //! ```text
 //! browser, flownet top, Prometheus --HTTP--> Server (thread "flownet-web") --asks--> JobView of each job it shows
 //! ```
 //!
-//! - [`Server`]: listens, and shows the jobs that it is told of, those that have ended too.
-//! - [`families`]: what is measured of jobs, for whoever exports it; `prometheus` is one.
-//! - `api`: the routes; `document`: what they answer with; `history`: what was.
-//! - `archive`: jobs that have ended, in a folder.
-//! - `channels`: the route that shows those of a subtask, with rates; `flame`: the route that takes samples of a subtask.
-//! - `guard`: who may ask.
+//! - [`Server`]: listens, and shows the jobs that it is given, including ended ones.
+//! - [`families`]: metrics of jobs, for any exporter; `prometheus` is one.
+//! - `api`: the routes; `document`: their answers; `history`: time lines of the last hour.
+//! - `archive`: ended jobs, in a folder.
+//! - `channels`: route for the channels of a subtask, with rates; `flame`: route that samples a subtask.
+//! - `guard`: access control.
 //!
 //! # Invariants
-//! - I1: nothing here waits for a job, for the interpreter, or for a client that does not read: a job does not notice who looks.
-//!   Closing waits half a second at most, for clients to read what they asked for.
-//! - I2: what is kept is bounded: jobs that have ended, in memory and in a folder, points of their history, connections, bytes of a request.
-//! - I3: who has no token where there is one, or comes from a page of somebody else, is told nothing and changes nothing.
-//!   Without a token nobody changes anything.
+//! - I1: this crate never waits for a job, for the interpreter, or for a client that does not read. A job does not
+//!   notice its viewers. Closing waits at most half a second for clients to read pending answers.
+//! - I2: stored data is bounded: ended jobs in memory and in a folder, points of their history, connections, bytes of a
+//!   request.
+//! - I3: a client without the required token, or from a page of another origin, sees nothing and changes nothing.
+//!   Without a token, no client can change anything.
 
 #![forbid(unsafe_code)]
 

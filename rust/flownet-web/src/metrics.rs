@@ -1,9 +1,10 @@
-//! What is measured of jobs: each metric with its name, what it means and where it is found. Prometheus and OpenTelemetry read
-//! these, and nothing else has names of metrics.
+//! Defines the metrics of jobs: name, meaning and source of each. Prometheus and OpenTelemetry export them; metric
+//! names are defined nowhere else.
 //!
-//! Names and units are by Prometheus' conventions: base units, `_total`, which is added there, for what only grows. Labels are job,
-//! task, subtask and worker, or operator, so there are as many points as the jobs have subtasks and operators (and functions' own
-//! metrics, which are bounded) and no more, whatever goes through them. Channels, of which there are many, have none.
+//! Names and units follow Prometheus' conventions: base units, and `_total` for counters, which the Prometheus exporter
+//! adds. Labels are job, task, subtask and worker, or operator. The number of points is thus bounded by the number of
+//! subtasks and operators, plus the bounded metrics of users' functions. It does not depend on the data. Channels have
+//! no metrics of their own, because there are many.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,13 +18,13 @@ use flownet_runtime::user_metrics::DistributionSnapshot;
 use crate::latency::{self, LatencySpread};
 use crate::user_metrics;
 
-/// What is known of a job at one moment.
+/// Status and samples of a job at one moment.
 #[derive(Debug)]
 pub struct MeasuredJob {
     labels: Labels,
     status: JobStatus,
     sample: JobSample,
-    /// Of each task, of its operators, of each subtask and of each process of the sample.
+    /// Labels of each task, its operators, each subtask and each process of the sample.
     tasks: Vec<Labels>,
     operators: Vec<Labels>,
     subtasks: Vec<Labels>,
@@ -31,56 +32,56 @@ pub struct MeasuredJob {
     latencies: Vec<LatencySpread>,
 }
 
-/// Whom a point is of: names, and what they are.
+/// Labels of a point: names and values.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// One metric, of all that it is measured of.
+/// One metric with all its points.
 #[derive(Debug)]
 pub struct Family<'a> {
-    /// Without what is in front of all of them, `flownet_`.
+    /// Name without the common prefix `flownet_`.
     pub name: Cow<'static, str>,
-    /// What it means.
+    /// Description of the metric.
     pub help: &'static str,
-    /// What kind of numbers its points have.
+    /// Kind of the metric.
     pub kind: Kind,
-    /// What was measured.
+    /// Measured points.
     pub points: Vec<Point<'a>>,
 }
 
-/// What a number does as time goes by.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// It only grows, and begins anew with each attempt of a job.
+    /// Value that only grows. It restarts from zero with each attempt of a job.
     Counter,
-    /// It goes up and down.
+    /// Value that goes up and down.
     Gauge,
-    /// It is many numbers, by size.
+    /// Distribution of values in buckets by size.
     Histogram,
 }
 
-/// One of them.
+/// Point of a metric.
 #[derive(Debug)]
 pub struct Point<'a> {
-    /// Of whom.
+    /// Labels of the measured object.
     pub labels: &'a Labels,
-    /// One more label, that only this metric has.
+    /// Additional label that only this metric has.
     pub own: Option<(&'static str, &'a str)>,
-    /// How much.
+    /// Value of the point.
     pub value: Value<'a>,
 }
 
-/// How much something is.
+/// Value of a point.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// Of what is counted one by one.
+    /// Integer, of counted things.
     Whole(u64),
-    /// Of anything else.
+    /// Real number.
     Real(f64),
-    /// Of a histogram.
+    /// Histogram.
     Spread(&'a DistributionSnapshot),
 }
 
-/// All metrics of some jobs; also those that none of them has anything of, but for what functions count.
+/// Returns all metrics of `jobs`. Includes families without points, except those of users' functions.
 pub fn families(jobs: &[MeasuredJob]) -> Vec<Family<'_>> {
     let each = || jobs.iter().map(|job| (&job.labels, &job.status));
     let subtasks = || jobs.iter().flat_map(MeasuredJob::subtasks);
@@ -104,7 +105,7 @@ pub fn families(jobs: &[MeasuredJob]) -> Vec<Family<'_>> {
 }
 
 impl MeasuredJob {
-    /// A job as it is now. `labels` are those that all of its points have beside its name.
+    /// Measures a job now. All points of the job get `labels` and its name.
     pub fn now(view: &JobView, labels: Labels) -> Self {
         let (status, sample) = (view.status(), view.sample());
         let labels = [vec![("job", status.job_name.clone())], labels].concat();
@@ -130,7 +131,7 @@ impl MeasuredJob {
         Self { labels, status, sample, tasks, operators, subtasks, workers, latencies }
     }
 
-    /// Where the job is.
+    /// Returns the status of the job.
     pub fn status(&self) -> &JobStatus {
         &self.status
     }
@@ -198,9 +199,9 @@ fn spent<'a>(
     Family { name: Cow::Borrowed(name), help, kind: Kind::Counter, points: points.collect() }
 }
 
-/// A number that something has.
+/// Counter: name, help, and function that reads its value.
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
-/// One that need not be whole, or is not there.
+/// Metric with a real value, which may be missing: name, help, and function that reads it.
 type Gauge<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
 const OF_JOBS: &[Counter<JobStatus>] = &[
@@ -351,12 +352,12 @@ const OF_WORKERS_NOW: &[Gauge<WorkerSample>] = &[
     ("worker_network_segments_used", "Those that pools have taken", |worker| Some(worker.segments_used as f64)),
 ];
 
-/// What time is spent on, and how much of it.
+/// State of a subtask, and function that reads the time spent in it.
 type State = (&'static str, fn(&TimeShares) -> Duration);
-/// How time is told: name, help, the label that the parts have, and these.
+/// Time metric: name, help, the label of its parts, and the parts.
 type Time = (&'static str, &'static str, &'static str, &'static [State]);
 
-/// What a subtask's time is made of: these sum to all of it.
+/// States of a subtask. Their times sum to its total time.
 const STATES: [State; 8] = [
     ("busy", |time| time.busy),
     ("soft_back_pressured", |time| time.soft_back_pressured),
@@ -368,11 +369,11 @@ const STATES: [State; 8] = [
     ("interpreter", |time| time.interpreter),
 ];
 
-/// What the busy state is made of.
+/// Parts of the busy state.
 const WORKS: [State; 3] =
     [("python", |time| time.python), ("serialising", |time| time.serialising), ("rust", |time| time.rust)];
 
-/// What the back-pressured states are made of.
+/// Parts of the back-pressured states.
 const LACKS: [State; 2] = [("credit", |time| time.waiting_for_credit), ("pool", |time| time.waiting_for_pool)];
 
 const TIMES: &[Time] = &[

@@ -1,11 +1,11 @@
-//! The files of the page. They are part of the extension: nothing is read from disk, and no other address is asked.
+//! Files of the web page. They are compiled into the extension: nothing is read from disk or from another host.
 
 use axum::Router;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
 
-/// Path, kind and content of each.
+/// Path, content type and content of each file.
 const FILES: &[(&str, &str, &str)] = &[
     ("/", "text/html; charset=utf-8", include_str!("../page/index.html")),
     ("/icon.svg", "image/svg+xml", include_str!("../page/icon.svg")),

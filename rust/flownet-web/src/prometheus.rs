@@ -1,5 +1,5 @@
-//! The jobs as Prometheus reads them: OpenMetrics. A job that has ended is there for some minutes, so that its last numbers are
-//! scraped, too.
+//! Exports metrics of jobs to Prometheus as OpenMetrics text. Ended jobs remain for some minutes, so that their last
+//! values are scraped too.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,16 +16,16 @@ use prometheus_client::registry::Registry;
 use crate::jobs::{Jobs, ShownJob, now_ms};
 use crate::metrics::{Kind, Labels, MeasuredJob, Point, Value, families};
 
-/// What the text is.
+/// Content type of the text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics of now.
+/// Returns the current metrics of all jobs.
 pub(crate) fn text(jobs: &Jobs) -> String {
     let scrape = Scrape { jobs: jobs.all().iter().filter_map(|job| scraped(job)).collect() };
     let mut registry = Registry::with_prefix("flownet");
     registry.register_collector(Box::new(scrape));
     let mut text = String::new();
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);
     text
 }
@@ -84,5 +84,5 @@ fn encode_point(
 
 const NO_EXEMPLAR: Option<&Exemplar<Labels, f64>> = None;
 const NO_EXEMPLARS: Option<&HashMap<usize, Exemplar<Labels, f64>>> = None;
-/// How long a job that has ended is still scraped.
+/// Time for which an ended job is still exported.
 const ENDED_FOR_MS: u64 = 5 * 60 * 1000;

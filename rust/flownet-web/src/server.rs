@@ -1,4 +1,4 @@
-//! Listening, on a thread of its own.
+//! HTTP server of the web UI, on its own thread.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -25,23 +25,24 @@ use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::jobs::Jobs;
 
-/// What a server is started with.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen; port 0 takes any.
+    /// Address to listen on; port 0 selects any free port.
     pub address: SocketAddr,
-    /// Whether a port after it does where it is taken.
+    /// Whether a later port may be used if this one is taken.
     pub may_move: bool,
-    /// What every request has to show. None: the address is one of loopback, and only this machine asks.
+    /// Token that every request must present. Without one, the address must be loopback, and only this machine has
+    /// access.
     pub token: Option<String>,
-    /// Where jobs that have ended are kept, if they are.
+    /// Archive of ended jobs, if they are archived.
     pub archive: Option<ArchiveOptions>,
-    /// Whether jobs may be cancelled, stopped and saved, by those who show the token.
+    /// Whether clients with the token may cancel and stop jobs and take savepoints.
     pub allows_actions: bool,
 }
 
-/// Shows jobs. Dropping it closes its port and all connections, half a second later at most: who watches a job is sent
-/// its last state before.
+/// Server that shows jobs. Dropping it closes its port and all connections within half a second. Clients that watch a
+/// job receive its last state before.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -51,10 +52,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens.
+    /// Starts listening.
     ///
     /// # Errors
-    /// No port is free, or there is no thread to be had.
+    /// Returns an error if no port is free, or if no thread can be started.
     pub fn start(options: Options) -> Result<Self, ServeError> {
         let listener = listen(options.address, options.may_move)?;
         let address = listener.local_addr().map_err(ServeError::Thread)?;
@@ -80,20 +81,20 @@ impl Server {
                 }
             });
             archive_ended(&shared);
-            // Connections that have not ended by themselves end with it.
+            // This also ends connections that have not ended by themselves.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("flownet-web".to_owned()).spawn(body).map_err(ServeError::Thread)?;
         Ok(Self { address, app, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Shows one more job, and says what it is asked for by.
+    /// Adds a job, and returns its id in the API.
     pub fn show(&self, job: JobView) -> String {
         self.app.jobs.add(job)
     }
@@ -103,13 +104,13 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic in it was printed, and there is nobody to tell.
+            // The panic was already printed, and a drop cannot report it.
             let _ = thread.join();
         }
     }
 }
 
-/// Notes what the jobs are like, once a second.
+/// Adds the current state of all jobs to their histories, once a second.
 async fn note_all(app: &App) {
     let mut ticks = tokio::time::interval(BETWEEN_NOTES);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -120,7 +121,7 @@ async fn note_all(app: &App) {
     }
 }
 
-/// Keeps jobs that have ended since.
+/// Archives jobs that have ended since the last call.
 fn archive_ended(app: &App) {
     let Some(archive) = &app.archive else { return };
     for job in app.jobs.all().iter().filter(|job| job.is_to_be_archived()) {
@@ -140,7 +141,7 @@ async fn serve(listener: StdListener, router: Router, stop: CancellationToken) -
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
-            // One that has gone already, or no descriptor is left: both pass.
+            // The connection was already closed, or no descriptor is left. Both are temporary.
             Err(_) => {
                 tokio::time::sleep(AFTER_ERROR).await;
                 continue;
@@ -158,17 +159,18 @@ async fn serve(listener: StdListener, router: Router, stop: CancellationToken) -
         });
     }
     drop(listener);
-    // All seats are free when all connections have ended. Who does not read is not waited for any longer.
+    // All permits are free once all connections have ended. Stop waiting for clients that do not read.
     let _ = tokio::time::timeout(CLOSE_WITHIN, seats.acquire_many(MOST_CONNECTIONS)).await;
     Ok(())
 }
 
-/// Answers on one connection until its client closes it, or, when the server stops, until what was asked for is sent.
+/// Answers requests on one connection until its client closes it. When the server stops, pending answers are still
+/// sent.
 async fn answer(stream: TcpStream, service: TowerToHyperService<Router>, stop: CancellationToken) {
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(ASK_WITHIN).max_buf_size(MOST_HEAD_BYTES);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-    // What a client does wrong ends its own connection, and is no news.
+    // A client's error ends only its own connection, so it is not reported.
     tokio::select! {
         _ = &mut connection => return,
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
@@ -176,7 +178,7 @@ async fn answer(stream: TcpStream, service: TowerToHyperService<Router>, stop: C
     let _ = connection.await;
 }
 
-/// Says that there are too many, and does not wait for who does not listen.
+/// Refuses a connection above the limit, without waiting for a client that does not read.
 async fn turn_away(mut stream: TcpStream) {
     let _ = tokio::time::timeout(ASK_WITHIN, stream.write_all(TOO_MANY.as_bytes())).await;
 }
@@ -196,7 +198,7 @@ fn listen(address: SocketAddr, may_move: bool) -> Result<StdListener, ServeError
 
 fn bind(address: SocketAddr) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A port whose last connections are still dying is free.
+    // Allows binding a port whose last connections are still closing.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -206,11 +208,11 @@ fn bind(address: SocketAddr) -> io::Result<StdListener> {
 
 const BETWEEN_NOTES: Duration = Duration::from_secs(1);
 const AFTER_ERROR: Duration = Duration::from_millis(50);
-/// From one request, or the beginning of a connection, to the end of the next one's head.
+/// Time limit from one request, or from the start of a connection, to the end of the next request's head.
 const ASK_WITHIN: Duration = Duration::from_secs(30);
-/// How long what was sent may lie unread at the client.
+/// Time for which sent data may remain unacknowledged by the client.
 const READ_WITHIN: Duration = Duration::from_secs(30);
-/// How long clients may take to read what they asked for before the server was closed.
+/// Time for clients to read pending answers when the server closes.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 const MOST_CONNECTIONS: u32 = 256;
 const MOST_HEAD_BYTES: usize = 16 * 1024;

@@ -1,7 +1,7 @@
-//! What users' functions count, among the metrics.
+//! Metrics that users' functions register, as metric families.
 //!
-//! A family is of a name and a kind, whoever counts, which the labels say. The kind is in front of the name, so that operators
-//! of different minds about a name do not spoil the whole answer.
+//! A family has one name and one kind. Labels distinguish the functions that report it. Its name starts with its kind,
+//! so that operators that use one name for different kinds do not make the whole answer invalid.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use flownet_runtime::user_metrics::UserValue;
 
 use crate::metrics::{Family, Kind, Labels, Point, Value};
 
-/// The metrics of all subtasks, by their names.
+/// Returns the metrics of all subtasks, sorted by name.
 pub(crate) fn families<'a>(
     all: impl Iterator<Item = (&'a Labels, &'a UserMetric)>,
 ) -> impl Iterator<Item = Family<'a>> {
@@ -38,7 +38,7 @@ fn told(value: &UserValue) -> (&'static str, Kind) {
 fn value(value: &UserValue) -> Option<Value<'_>> {
     match value {
         UserValue::Counter(count) | UserValue::Meter(count) => Some(Value::Whole(*count)),
-        // One that was not set shows nothing.
+        // A gauge that was never set has no point.
         UserValue::Gauge(level) => (!level.is_nan()).then_some(Value::Real(*level)),
         UserValue::Histogram(spread) => Some(Value::Spread(spread)),
     }
