@@ -41,7 +41,7 @@ pub(crate) trait FrameReader<M>: Send + 'static {
     fn filled(&mut self, bytes: usize);
 
     /// Handles all complete frames and returns their number. If the machine cannot accept one, the reader is held, and
-    /// `resume` later wakes the connection's task to call this again. The machine also uses `resume` for other work of
+    /// `resume` later wakes the connection's task to call this again. Also calls `resume` if other work is left to
     /// that task.
     fn handle(&mut self, machine: &mut M, resume: &Waker) -> Result<u64, End>;
 
@@ -353,6 +353,6 @@ impl ReadTask {
 
 /// Flag: the connection's task wants a turn.
 const TASK: PendingFlags = 1;
-/// Interval after which O3 of [`super::ownership`] returns the role: frames that no thread sleeps for wait at most two
-/// of them.
+/// Interval of the ticks of O3 in [`super::ownership`]. Frames that no thread sleeps for wait at most two of them while
+/// the reader is at work.
 const TICK: Duration = Duration::from_millis(10);
