@@ -1,4 +1,4 @@
-//! The store over one that tears, loses, and answers wrongly, at every step; and over real folders.
+//! Tests the store over one that tears objects, loses answers and fails at every step, and over real folders.
 
 mod signing;
 mod tearing;
@@ -22,7 +22,7 @@ fn part(uid: &str, bytes: Vec<u8>) -> StatePart {
     StatePart { uid: uid.into(), name: "state".into(), share: Share::All { subtask: 0 }, bytes }
 }
 
-/// What checkpoint `number` of `generation` keeps of a task.
+/// Returns the state of a task in checkpoint `number` of `generation`.
 fn content(generation: u64, number: u64, task: u32) -> Vec<StatePart> {
     let text = format!("{generation}/{number}/{task}");
     let pieces = (0..PIECES).map(|piece| part(&format!("#{task}"), format!("{text}/{piece}").into_bytes()));
@@ -30,11 +30,11 @@ fn content(generation: u64, number: u64, task: u32) -> Vec<StatePart> {
     pieces.chain(parts).collect()
 }
 
-/// The first parts of each task come one by one.
+/// Number of leading parts of each task that are written as pieces.
 const PIECES: u8 = 2;
 
 const TASKS: u32 = 2;
-/// Worlds of a run; `SEEDS=10000 cargo test -p flownet-store` simulates more.
+/// Worlds per test; `SEEDS=10000 cargo test -p flownet-store` simulates more.
 const SEEDS: u64 = 1_000;
 
 fn manifest(generation: u64, checkpoint: u64, tasks: Vec<TaskEntry>) -> Manifest {
@@ -75,11 +75,11 @@ async fn check_content(store: &CheckpointStore, manifest: &Manifest) {
     }
 }
 
-/// One world: attempts that crash at a random step, some of them not dead but only left behind.
+/// Simulated world. Its attempts crash at a random step; some of them are not dead but still running in the background.
 struct World {
     tearing: Arc<TearingStore>,
     store: CheckpointStore,
-    /// The last one that was confirmed, and those behind it of which nobody knows.
+    /// Last confirmed checkpoint, and later ones with unknown outcome.
     confirmed: Option<(u64, u64)>,
     unknown: Vec<(u64, u64)>,
     zombies: Vec<FencingToken>,
@@ -113,7 +113,7 @@ impl World {
         for checkpoint in (claim.next_checkpoint()..).take(self.rng.usize(0..4)) {
             self.zombies_try(&claim).await;
             if self.rng.u8(0..8) == 0 {
-                // One that was aborted half way: its files are there.
+                // An aborted checkpoint has left some of its files.
                 let name = SnapshotName {
                     generation: claim.generation(),
                     checkpoint,
@@ -145,7 +145,7 @@ impl World {
         Ok(())
     }
 
-    /// Those who were left behind publish nothing, whenever they try.
+    /// Attempts of earlier generations try to publish at any time, and must fail.
     async fn zombies_try(&mut self, now: &FencingToken) {
         let Some(zombie) = self.zombies.last_mut() else { return };
         let tearing = Arc::clone(&self.tearing);
@@ -207,7 +207,7 @@ fn crash_everywhere(tearing: fn(InMemory, u64) -> TearingStore) {
             published += world.published;
         }
     });
-    // The world is not so rough that nothing happens in it, nor so calm.
+    // The world must have enough published checkpoints and enough crashes to be a useful test.
     assert!(published > 2 * seeds && crashes > 2 * seeds, "{published} published, {crashes} crashes");
 }
 
@@ -232,7 +232,7 @@ fn checkpoints_are_kept_in_a_folder_and_what_is_not_retained_goes() {
         assert_eq!(numbers(&listed), [(3, false), (4, true)]);
         assert!(!folder.path().join("job/gen-1/chk-2").exists(), "folders go with what was in them");
 
-        // The next attempt goes on, and the one before is told.
+        // The next attempt resumes, and the previous one is fenced.
         let (mut next, resumed) = store.claim().await.expect("always");
         check_content(&store, &resumed.expect("a checkpoint")).await;
         assert_eq!((next.generation(), next.next_checkpoint()), (2, 5));
@@ -295,7 +295,7 @@ fn files_that_a_retained_checkpoint_refers_to_stay_whoever_wrote_them() {
         let (mut claim, _) = store.claim().await.expect("nobody else");
         let first = write(&claim, 1).await.expect("room");
         claim.publish(&first).await.expect("room");
-        // Its first task has ended since, and what it kept is carried along.
+        // The first task has finished, so the next checkpoint carries over its state.
         let (mut claim, resumed) = store.claim().await.expect("always");
         let mut second = write(&claim, 2).await.expect("room");
         second.tasks[0] = resumed.expect("the first").tasks[0].clone();
@@ -309,12 +309,12 @@ fn files_that_a_retained_checkpoint_refers_to_stay_whoever_wrote_them() {
     });
 }
 
-/// A part of changes, as far as the store looks at it, or a whole one.
+/// Returns an incremental or complete part with the markers that the store checks.
 fn part_of(checkpoint: u64, is_of_changes: bool) -> StatePart {
     part("count", vec![1, if is_of_changes { 3 } else { 1 }, checkpoint as u8])
 }
 
-/// A job of one task, whose snapshots build on one another.
+/// Job of one task whose snapshots build on each other.
 struct BuildsOn {
     claim: FencingToken,
     lineage: Lineage,
@@ -334,7 +334,7 @@ impl BuildsOn {
         published
     }
 
-    /// The checkpoints that the last one is made of.
+    /// Returns the numbers of the checkpoints that contribute to the last one.
     async fn last(&self) -> Vec<u8> {
         let last = self.claim.store().last_checkpoint().await.expect("whole").expect("one");
         let parts = self.claim.store().read_parts(&last.tasks[0].parts).await.expect("still there");
@@ -353,7 +353,7 @@ fn what_comes_in_pieces_stands_upon_pieces_in_their_order() {
             for piece in pieces {
                 writer.write_piece(part_of(u64::from(*piece), base.is_some())).await?;
             }
-            // What is in memory stands upon what is on disk, also where nothing stands below that.
+            // The part in memory builds on the pieces on disk, even if no older parts precede those.
             let written = writer.finish(vec![part_of(10 * checkpoint, !pieces.is_empty() || base.is_some())]).await?;
             let extended = lineage.extend(name, base, written, &store)?;
             let read = store.read_parts(&extended.parts).await?;
@@ -380,7 +380,7 @@ fn what_a_next_checkpoint_may_build_on_stays_and_it_builds_on_nothing_else() {
         let mut job = BuildsOn { claim, lineage: Lineage::default() };
         job.publish(1, None).await.expect("room");
         job.publish(2, Some(1)).await.expect("room");
-        // The task did not know yet that the second stands.
+        // The task did not know yet that the second checkpoint was published.
         job.publish(3, Some(1)).await.expect("room");
         assert_eq!(job.last().await, [1, 3]);
         job.publish(4, Some(3)).await.expect("room");
@@ -435,7 +435,7 @@ fn what_is_damaged_is_told_and_never_read_as_state() {
             std::fs::write(at(path), bytes).expect("a file");
             assert_eq!(read().await.expect("whole again"), content(1, 1, 0));
         }
-        // An entry of the log that cannot be read may be a checkpoint.
+        // An unreadable entry of the log may be a checkpoint.
         let (_, before) = store.claim().await.expect("always");
         std::fs::write(at("epochs/notes.txt"), "of somebody").expect("a file");
         let (claim, resumed) = store.claim().await.expect("a foreign file says nothing");
@@ -452,7 +452,8 @@ fn what_is_damaged_is_told_and_never_read_as_state() {
     });
 }
 
-/// A storage of three attempts with checkpoints, two of which are kept, and the one to begin from.
+/// Returns a storage of three attempts with checkpoints, and the checkpoint to resume from. Two checkpoints are
+/// retained.
 async fn several_attempts() -> (InMemory, Manifest) {
     let memory = InMemory::new();
     let store = CheckpointStore::over(Arc::new(memory.fork()), "memory", None);
@@ -474,7 +475,7 @@ async fn several_attempts() -> (InMemory, Manifest) {
     (kept, last.expect("published"))
 }
 
-/// What a job begins from in a storage: its state, or why it ends at once.
+/// Begins a job in a storage. Returns the restored state, or the error that ends it at once.
 async fn begin(memory: InMemory) -> Result<Vec<Vec<StatePart>>, StoreError> {
     let store = CheckpointStore::over(Arc::new(memory), "memory", None);
     let (_, resumed) = store.claim().await?;
@@ -569,7 +570,7 @@ fn a_savepoint_is_whole_alone_and_nobody_goes_on_in_it() {
         let (mut claim, _) = store.claim().await.expect("nobody else");
         let mut written = write(&claim, 1).await.expect("room");
         claim.publish(&written).await.expect("room");
-        // A task of before is carried along: its file lies with another checkpoint.
+        // A task's state is carried over: its file belongs to the earlier checkpoint.
         let carried = written.tasks.remove(0);
         let mut second = write(&claim, 2).await.expect("room");
         second.tasks[0] = carried;
@@ -592,7 +593,7 @@ fn a_savepoint_is_whole_alone_and_nobody_goes_on_in_it() {
             .expect("whole")
             .checkpoints;
         assert_eq!(listed.len(), 1);
-        // A job begins from it, and its numbers go on.
+        // A job begins from the savepoint and continues its numbers.
         let other = CheckpointStore::open(&at("other")).expect("a place");
         let (mut claim, _) = other.claim().await.expect("nobody else");
         let from = to.last_checkpoint().await.expect("whole").expect("one");

@@ -153,7 +153,7 @@ const MOST_SUBTASKS: usize = 16;
 mod tests {
     use super::*;
 
-    /// One channel each way, by which `counted` records of 10 bytes have gone.
+    /// Returns one channel in each direction, which has carried `counted` records of 10 bytes.
     fn channels(attempt: u64, age_ms: u64, counted: u64) -> TaskChannels {
         let input = InputChannel {
             from: Default::default(),
@@ -172,7 +172,7 @@ mod tests {
         TaskChannels { attempt, age: Duration::from_millis(age_ms), inputs: vec![input], outputs: vec![output] }
     }
 
-    /// The rates of records in; the others must agree with it.
+    /// Returns the rate of input records, and checks that the other rates agree with it.
     fn rate(looks: &mut ChannelSamples, subtask: u32, channels: TaskChannels) -> Option<f64> {
         let document = looks.document((0, subtask), channels);
         let (input, output) = (&document.inputs[0], &document.outputs[0]);

@@ -1,4 +1,4 @@
-//! Our records before other implementations of TLS, and before peers that do not keep to it.
+//! Tests our records against other TLS implementations, and against peers that violate the protocol.
 
 use std::io::{BufRead, BufReader, Cursor, IoSlice, Read, Write};
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ const SUITES: [SupportedCipherSuite; 3] = [
     cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
 ];
 
-/// Both ends of one session, as rustls leaves them.
+/// Returns both ends of one session as rustls leaves them.
 async fn sessions(suite: SupportedCipherSuite) -> (Session, Session) {
     let tls = Tls::with_suite(Certificates::generate().unwrap(), suite).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -29,7 +29,7 @@ async fn sessions(suite: SupportedCipherSuite) -> (Session, Session) {
     (dialed.unwrap(), accepted.unwrap())
 }
 
-/// One direction whose both ends are ours, and the way back.
+/// Returns one direction with our implementation at both ends, and the reverse direction.
 async fn ours() -> ((IncomingRecords, OutgoingRecords), (IncomingRecords, OutgoingRecords)) {
     let (dialed, accepted) = sessions(SUITES[0]).await;
     let [(_, incoming, outgoing), (_, their_incoming, their_outgoing)] =
@@ -48,21 +48,21 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at % 251) as u8).collect()
 }
 
-/// Seals what there is room for; says how much that was.
+/// Seals as many bytes as there is room for, and returns their number.
 fn seal(outgoing: &mut OutgoingRecords, slices: &[IoSlice<'_>]) -> usize {
     let mut rest = RemainingSlices::new(slices);
     outgoing.seal(&mut rest).unwrap();
     rest.taken()
 }
 
-/// Takes the records of `outgoing` away.
+/// Removes and returns the records of `outgoing`.
 fn sent(outgoing: &mut OutgoingRecords) -> Vec<u8> {
     let records = outgoing.unsent().to_vec();
     outgoing.advance(records.len());
     records
 }
 
-/// All that can be taken.
+/// Takes all available content.
 fn take_all(incoming: &mut IncomingRecords, records: &[u8]) -> Result<Vec<u8>, Error> {
     let mut taken = Vec::new();
     let mut rest = records;
@@ -107,7 +107,7 @@ async fn rustls_and_we_understand_each_other_with_every_cipher_and_across_new_ke
                     theirs.process_new_packets().unwrap();
                     let _would_go_on = theirs.reader().read_to_end(&mut read);
                 }
-                // It asks for new keys of ours as well.
+                // rustls requests new keys of ours as well.
                 theirs.refresh_traffic_keys().unwrap();
                 theirs.writer().write_all(&data[..step % 30_000]).unwrap();
                 let mut records = Vec::new();
@@ -185,7 +185,8 @@ async fn openssl_and_we_understand_each_other_across_new_keys_of_either() {
     let mut log = BufReader::new(client.stderr.take().unwrap()).lines();
     let mut sent_bytes = 0;
     for (round, command) in ["", "K\n", "k\n", "K\n"].iter().enumerate() {
-        // It reads lines that begin so as orders to renew its keys, and with the large one to have ours renewed.
+        // openssl takes lines that start like this as commands to renew its keys. The upper-case command also requests
+        // a renewal of ours.
         stdin.write_all(command.as_bytes()).unwrap();
         stdin.flush().unwrap();
         if !command.is_empty() {
@@ -197,14 +198,14 @@ async fn openssl_and_we_understand_each_other_across_new_keys_of_either() {
         sent_bytes += line.len() + 1;
         assert!(lines.any(|echoed| echoed.unwrap() == line), "round {round}");
     }
-    // As it does when it is told to quit.
+    // Tell openssl to quit, which makes it announce the end.
     stdin.write_all(b"Q\n").unwrap();
     assert_eq!(echo.join().unwrap(), (sent_bytes, 2));
     client.kill().ok();
     client.wait().unwrap();
 }
 
-/// A record as only an insider could send it.
+/// Returns a record that only a party with the keys could send.
 fn insider(kind: u8, content: &[u8], outgoing: &mut OutgoingRecords) -> Vec<u8> {
     outgoing.say(kind, content).unwrap();
     sent(outgoing)
@@ -252,14 +253,14 @@ async fn records_that_may_not_be_end_the_session_with_an_error_that_says_why() {
 #[tokio::test]
 async fn what_others_may_do_with_records_is_understood() {
     let ((mut incoming, _), (_, mut outgoing)) = ours().await;
-    // Zeros behind the type, or nothing at all, and an alert that means nothing.
+    // Padding after the type, an empty record, and an alert without meaning.
     let padded = [&b"padded"[..], &[APPLICATION_DATA], &[0; 300]].concat();
     let mut records = insider(0, &padded, &mut outgoing);
     records.extend(insider(APPLICATION_DATA, &[], &mut outgoing));
     records.extend(insider(ALERT, &[1, 90], &mut outgoing));
     records.extend(insider(APPLICATION_DATA, &bytes(CONTENT_BYTES), &mut outgoing));
     assert_eq!(take_all(&mut incoming, &records).unwrap(), [&b"padded"[..], &bytes(CONTENT_BYTES)].concat());
-    // What follows the end is not looked at.
+    // Bytes after the end are ignored.
     let mut records = insider(ALERT, &[1, 0], &mut outgoing);
     records.extend([7; 60]);
     assert_eq!(take_all(&mut incoming, &records).unwrap(), []);

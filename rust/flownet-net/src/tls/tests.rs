@@ -1,4 +1,4 @@
-//! Who is let in and who is not, over real sockets, and what each end says of it.
+//! Tests which peers are accepted, over real sockets, and the errors of each end.
 
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +27,7 @@ fn with(certificates: &Certificates) -> Credentials {
     Credentials::with_tls(secret(), certificates.clone()).unwrap()
 }
 
-/// One that shows the certificate of the first and accepts those of both.
+/// Returns certificates that present the one of `shown` and accept the authorities of both.
 fn mixed(shown: &Certificates, accepted: &Certificates) -> Certificates {
     let authority = accepted.pem().rsplit_once("-----BEGIN CERTIFICATE-----").unwrap().1;
     Certificates::from_pem(&format!("{}-----BEGIN CERTIFICATE-----{authority}", shown.pem())).unwrap()
@@ -40,7 +40,7 @@ async fn tcp() -> (TcpStream, TcpStream) {
     (dialed.unwrap(), accepted.unwrap().0)
 }
 
-/// What the initiator and the acceptor make of each other.
+/// Runs the handshake between `initiator` and `acceptor`, and returns both results.
 async fn meet(initiator: &Credentials, acceptor: &Credentials) -> BothEnds {
     let (dialed, accepted) = tcp().await;
     tokio::join!(initiator.initiate(dialed, HELLO, TIMEOUT), acceptor.accept(accepted, HELLO, TIMEOUT))
@@ -119,7 +119,7 @@ async fn an_expired_certificate_is_refused_at_home_and_by_peers() {
 fn expired_authority(credentials: &Credentials) -> Certificates {
     let text = credentials.to_text();
     let parts: Vec<&str> = text.split("-----BEGIN CERTIFICATE-----").collect();
-    // The secret; the certificate and its key; its authority; the other one.
+    // The parts are the secret, then the certificate and its key, its authority, and the other one.
     let pem = [parts[1], parts[2]].map(|part| format!("-----BEGIN CERTIFICATE-----{part}")).concat();
     Certificates::from_pem(&pem).unwrap()
 }
@@ -157,7 +157,7 @@ async fn the_certificates_alone_do_not_let_anybody_in() {
 async fn who_passes_the_proof_on_from_one_session_to_another_is_found_out() {
     let certificates = Certificates::generate().unwrap();
     let ours = with(&certificates);
-    // It has the certificates, for whatever reason, but not the secret.
+    // The attacker has the certificates but not the secret.
     let middle = Tls::new(certificates).unwrap();
     let ((dialed, towards_initiator), (towards_acceptor, accepted)) = (tcp().await, tcp().await);
     let relay = async move {

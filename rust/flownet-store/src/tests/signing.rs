@@ -1,4 +1,4 @@
-//! State that is signed: nothing is read that was changed, moved, cut, or signed by others.
+//! Tests signed state: data that was changed, moved, cut, or signed with another key is never read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn open(folder: &Path) -> CheckpointStore {
     CheckpointStore::open(&folder.display().to_string()).expect("a place")
 }
 
-/// A storage with two checkpoints.
+/// Writes a storage with two checkpoints.
 async fn written(folder: &Path, keys: StateKeys) -> Manifest {
     let store = open(folder).with_keys(keys);
     let (mut claim, _) = store.claim().await.expect("nobody else");
@@ -28,7 +28,7 @@ async fn written(folder: &Path, keys: StateKeys) -> Manifest {
     store.last_checkpoint().await.expect("whole").expect("the second")
 }
 
-/// Reads all that a job goes on from.
+/// Reads everything from which a job resumes.
 async fn read(store: &CheckpointStore) -> Result<Manifest, StoreError> {
     let manifest = store.last_checkpoint().await?.expect("a checkpoint");
     for (number, task) in (0..).zip(&manifest.tasks) {
@@ -49,7 +49,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What is read now: as it was, or nothing.
+/// Checks that a read returned the original state or an error. Returns true for an error.
 fn refused_or_as_before(read: &Result<Manifest, StoreError>, before: &Manifest, how: &str) -> bool {
     match read {
         Ok(manifest) => assert_eq!(manifest, before, "{how}"),
@@ -73,7 +73,7 @@ fn signed_state_is_read_with_its_key_and_by_nobody_else() {
         let error = read(&store).await.expect_err("no key").to_string();
         assert!(error.contains("is signed, and is read without a key: set FLOWNET_STATE_KEY"), "{error}");
         assert!(store.claim().await.is_err(), "nobody goes on from it");
-        // Processes without the key read parts by the digests of a manifest that was verified elsewhere.
+        // Processes without the key check parts by the digests of a manifest that another process has verified.
         store.read_parts(&before.tasks[0].parts).await.expect("whole");
     });
 }
@@ -114,7 +114,7 @@ fn no_object_that_was_changed_cut_moved_or_exchanged_is_read() {
     let (job, other) = (folder.path().join("job"), folder.path().join("other"));
     block_on(async {
         let before = written(&job, keys(ONE)).await;
-        // Of the same generation and checkpoints, by another key: what a stranger would forge.
+        // A forgery: the same generation and checkpoints, signed with another key.
         written(&other, keys(OTHER)).await;
         let store = open(&job).with_keys(keys(ONE));
         let all = files(&job);
@@ -162,7 +162,7 @@ fn state_with_a_checksum_that_fits_and_another_digest_is_refused() {
         let at = usize::try_from(part.offset).expect("small");
         bytes[at] ^= 1;
         fs::write(&path, &bytes).expect("a file");
-        // CRC32C is no secret: other bytes with the same checksum can be found.
+        // CRC32C is not cryptographic: an attacker can find other bytes with the same checksum.
         part.crc = crc32c::crc32c(&bytes[at..at + usize::try_from(part.bytes).expect("small")]);
         let parts = std::slice::from_ref(&*part);
         let error = open(folder.path()).read_parts(parts).await.expect_err("another digest");

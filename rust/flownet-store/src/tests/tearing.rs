@@ -1,7 +1,8 @@
-//! A store whose process dies: of the write under way nothing is there, or part of it, or all, and nobody was told.
+//! Simulates a store whose process dies. A write in progress then leaves no bytes, a part of them, or all, and its
+//! result is lost.
 //!
-//! Behind a network an object is whole or not there; but answers are lost, and who asks again for what has been done is told
-//! that it is there already. Or the store is busy, and does nothing.
+//! The remote variant simulates a network store, in which an object is complete or absent. Answers can be lost, so a
+//! repeated request may find its own object. The store may also be busy and do nothing.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +19,7 @@ use object_store::{
 #[derive(Debug)]
 pub(super) struct TearingStore {
     inner: InMemory,
-    /// Steps until it dies.
+    /// Steps until the process dies.
     left: AtomicU64,
     is_calm: AtomicBool,
     is_remote: bool,
@@ -31,12 +32,12 @@ impl TearingStore {
         Self { inner, left, is_calm, is_remote: false, seed: AtomicU64::new(seed) }
     }
 
-    /// The same behind a network.
+    /// Creates a network store.
     pub(super) fn remote(inner: InMemory, seed: u64) -> Self {
         Self { is_remote: true, ..Self::new(inner, seed) }
     }
 
-    /// Whether the network has its hand in this request, and how: true if it is done and the answer is lost.
+    /// Returns the network fault of this request, if there is one: true if the request is done but its answer is lost.
     fn fault(&self) -> Option<bool> {
         if !self.is_remote || self.is_calm.load(Ordering::Relaxed) {
             return None;
@@ -48,12 +49,12 @@ impl TearingStore {
         }
     }
 
-    /// Begins another life, which ends after so many steps.
+    /// Starts another life, which ends after `steps` steps.
     pub(super) fn crash_after(&self, steps: u64) {
         self.left.store(steps, Ordering::Relaxed);
     }
 
-    /// Work of somebody else, who does not die.
+    /// Runs `work` of another process, without crashes or faults.
     pub(super) async fn calmly<T>(&self, work: impl Future<Output = T>) -> T {
         self.is_calm.store(true, Ordering::Relaxed);
         let done = work.await;
@@ -61,7 +62,7 @@ impl TearingStore {
         done
     }
 
-    /// Whether this step goes well; else whether it is the one at which the process dies.
+    /// Takes one step. On an error, the value is true if the process dies at this step.
     fn step(&self) -> Result<(), bool> {
         if self.is_calm.load(Ordering::Relaxed) {
             return Ok(());
@@ -75,7 +76,7 @@ impl TearingStore {
         }
     }
 
-    /// Lets others go first, at times.
+    /// Sometimes lets other tasks run first.
     async fn travel(&self) {
         if self.is_remote && self.draw().is_multiple_of(2) {
             tokio::task::yield_now().await;
@@ -121,7 +122,8 @@ impl ObjectStore for TearingStore {
                 let bytes = payload.iter().flat_map(|piece| piece.to_vec()).collect::<Vec<u8>>();
                 let kept = match draw % 3 {
                     0 => return Err(dead()),
-                    // Entries of the log are whole in a folder, too: each is written beside, synced, and linked to its name.
+                    // In a folder, log entries are complete too: each is written to another file, synced, and linked to
+                    // its name.
                     _ if self.is_remote || location.as_ref().starts_with("epochs/") => bytes.len(),
                     1 => bytes.len(),
                     _ => (draw / 3) as usize % bytes.len(),
@@ -148,7 +150,7 @@ impl ObjectStore for TearingStore {
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         match self.step() {
             Ok(()) => self.inner.delete_stream(locations),
-            // At the step itself it may have gone through.
+            // The request at which the process dies may still have been executed.
             Err(true) if self.draw().is_multiple_of(2) => {
                 self.inner.delete_stream(locations).map(|deleted| deleted.and_then(|_| Err(dead()))).boxed()
             }

@@ -1,4 +1,4 @@
-//! Two environments, as two processes have them: one dials the other, they prove themselves, and tasks read and write.
+//! Tests two environments like two processes: one dials the other, both authenticate, and tasks read and write.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn environment(credentials: &Credentials) -> (NetworkEnvironment, Arc<Segm
     (NetworkEnvironment::bind(config, credentials.clone(), Arc::clone(&pool)).await.unwrap(), pool)
 }
 
-/// A task's output that has ended.
+/// Output of a task that has ended.
 fn written(env: &NetworkEnvironment, records: &[Vec<u8>]) -> RecordWriter {
     let partition = ResultPartition::new(PARTITION, env.create_partition_pool(1).unwrap(), 1);
     env.register_partition(partition.handle(), None, &Inlets::new());

@@ -1,4 +1,4 @@
-//! Both drivers over a pipe that splits the stream anywhere: no sockets, no threads, paused time.
+//! Tests both drivers over a pipe that splits the stream anywhere: no sockets, no threads, paused time.
 
 mod environments;
 mod model;
@@ -63,7 +63,7 @@ async fn a_channel_that_is_not_read_does_not_hold_up_the_other() {
     rig.drive(async {
         let write = async {
             for (index, record) in records.iter().enumerate() {
-                // The stalled channel gets what fits its buffers, the other everything.
+                // The stalled channel gets as many records as fit its buffers, the other one gets all.
                 if index < 10 {
                     writer.emit(Target::Subpartition(0), record).await;
                 }
@@ -91,7 +91,7 @@ async fn an_end_or_a_reset_that_comes_with_bytes_is_found_behind_them() {
             let (sequence, backlog, priority) = (0, Backlog::ZERO, false);
             let event = Event::EndOfData { drain: true };
             ControlFrame::Event { channel: ChannelId::new(0), sequence, backlog, priority, event }.encode(&mut bytes);
-            // The OPEN; then the driver has nothing to do.
+            // Read the OPEN frame; then the driver has nothing to do.
             rig.drive(producer.read_exact(&mut [0; 28])).await.unwrap();
             producer.write_all(&bytes).await.unwrap();
             if is_reset {
@@ -119,7 +119,7 @@ async fn a_consumer_that_vanishes_releases_the_producer() {
     .await;
     rig.drop_consumer();
     assert!(matches!(rig.drive(reader.read_all()).await, Err(ExchangeError::ConnectionLost { .. })));
-    // With nobody to read, records go nowhere, but the writer must not hang.
+    // Without a reader the records are lost, but the writer must not hang.
     rig.drive(writer.emit_all(&numbered(1000))).await;
     assert!(matches!(rig.producer_end(), Some(End::Closed)));
     rig.finish_and_assert_all_segments_home().await;
@@ -163,7 +163,7 @@ async fn a_stream_that_ends_inside_a_frame_is_a_lost_connection_naming_the_peer(
         let reader = rig.open(0);
         let error = rig
             .drive(async {
-                // The OPEN, so that the channel exists.
+                // Read the OPEN frame, so that the channel exists.
                 producer.read_exact(&mut [0; 28]).await.unwrap();
                 let bytes: Vec<u8> = header.iter().copied().chain([7; 40]).take(sent).collect();
                 producer.write_all(&bytes).await.unwrap();
@@ -287,7 +287,7 @@ async fn credits_of_many_channels_go_out_in_one_frame() {
             }
         }
         producer.write_all(&bytes).await.unwrap();
-        // Empty buffers give their credit straight back: one header, two pairs.
+        // Empty buffers return their credit at once: one header, two pairs.
         let mut frame = [0; 24];
         producer.read_exact(&mut frame).await.unwrap();
         assert_eq!((frame[0], frame[4]), (17, 16));
@@ -326,8 +326,8 @@ async fn control_frames_are_read_while_the_socket_takes_no_data() {
         };
         frame.encode(&mut open);
         consumer.write_all(&open).await.unwrap();
-        // Nobody reads what the producer sends, so its socket fills up; the cancel behind it must still get through,
-        // or this writer would wait for ever.
+        // The producer's socket fills up, because no peer reads it. The cancel that is sent then must still get
+        // through, or this writer would wait forever.
         let cancel = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let mut cancel = Vec::new();

@@ -1,15 +1,16 @@
-//! The machines of [`ownership`](crate::driver::ownership), every interleaving of them in small: with the connection's
-//! task, threads that wait, work or never come back, a socket with edges and an end, and a peer that sends, reads and
-//! leaves as it likes. What the drivers do under one lock is one step here; the notes that those leave who find a lock
-//! taken are modelled where they are, in `flownet-core`.
+//! Model-checks [`ownership`](crate::driver::ownership) in every interleaving of a small world.
+//!
+//! The world has the connection's task, and threads that wait, work or never return. It has a socket with edges and an
+//! end, and a peer that sends, reads and leaves at any time. The work that a driver does under one lock is one step
+//! here. The pending flags of the combining lock are modelled with the lock, in `flownet-core`.
 //!
 //! # Properties
-//! - *Nothing is lost*: where only the peer can still move, every byte it sent has reached its thread, its end has ended
-//!   the connection, and bytes for it wait only while it has no room.
-//! - *Nobody sleeps unattended*: there, somebody is told of the next byte: the connection's task, or a thread asleep on
-//!   the socket.
-//! - *One end*: in no state has a connection ended twice.
-//! - *No ring*: no state can be reached from itself, so every run comes to such a state.
+//! - *Nothing is lost*: if only the peer can still move, every byte it sent has reached its thread, and its end has
+//!   ended the connection. Bytes for the peer wait only while it has no room.
+//! - *No unattended sleep*: in such a state, the connection's task or a thread asleep on the socket learns of the next
+//!   byte.
+//! - *One end*: a connection has ended at most once in every state.
+//! - *No cycle*: no state can be reached from itself, so every run reaches such a state.
 
 mod world;
 
@@ -44,7 +45,7 @@ impl World {
         assert!(self.outbound == 0 || self.socket.watches_room || room_by_thread, "nobody is told of room: {self:#?}");
     }
 
-    /// Checks all there is to be reached from here.
+    /// Checks all states that can be reached from here.
     fn explore(self) {
         #[derive(Clone, Copy, PartialEq)]
         enum Mark {

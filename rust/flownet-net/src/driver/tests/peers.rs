@@ -1,4 +1,4 @@
-//! What a peer gets to see of a connection, and what is counted and kept of one, over real sockets.
+//! Tests the frames that a peer receives, and the counters and state of a connection, over real sockets.
 
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::parker::ThreadParker;
 use crate::{Inlets, NetworkConfig};
 
 impl Peer {
-    /// Of a producer that is the test.
+    /// Sends a data frame of a producer, whose part the test plays.
     fn send_data(&mut self, channel: u32, sequence: u32, payload_bytes: u32, sent: usize) {
         use std::io::Write as _;
         self.socket.write_all(&data(channel, sequence, payload_bytes)[..sent]).unwrap();
@@ -32,7 +32,7 @@ fn data(channel: u32, sequence: u32, payload_bytes: u32) -> Vec<u8> {
     header.encode().iter().copied().chain((0..payload_bytes).map(|_| 7)).collect()
 }
 
-/// Where nobody asks for a sign of life.
+/// Returns a rig in which no side asks for a sign of life.
 async fn unasked() -> Rig {
     let (heartbeat_interval, heartbeat_timeout) = (Duration::from_secs(3600), Duration::from_secs(7200));
     Rig::with_config(128, 1024, NetworkConfig { heartbeat_interval, heartbeat_timeout, ..NetworkConfig::default() })
@@ -71,7 +71,7 @@ async fn a_connection_is_lost_within_a_frame_and_closed_between_two() {
         End::Closed => false,
         other => panic!("{other:?}"),
     };
-    // Nothing, a part of the header, a part of the payload, all; of a frame that is wanted, and of one that is skipped.
+    // Send nothing, a part of the header, a part of the payload, and all: of a wanted frame, and of a skipped one.
     for (sequence, sent) in [(0, 0), (0, 7), (0, 30), (0, 60), (5, 30), (5, 60)] {
         let rig = unasked().await;
         let (mut peer, driver, gate) = rig.consumer();
@@ -143,11 +143,11 @@ async fn a_consumer_whose_task_has_no_room_reads_no_further_and_tells_its_produc
     let rig = Rig::impatient().await;
     let (mut peer, driver, gate) = rig.consumer_of(1, ChannelControl::Tcp { exchange: 0 }, &Inlets::new());
     peer.expect(FrameKind::Open).await;
-    // More than the gate has segments for.
+    // Send more than the gate has segments for.
     for sequence in 0..12 {
         peer.send_data(0, sequence, 1000, 1020);
     }
-    // Until it has read that far it may ask for more.
+    // Until it has read that far, it may still send a PING.
     while peer.frame().await != FrameKind::Pong.code() {}
     for _ in 0..3 * TIMEOUT.as_millis() / INTERVAL.as_millis() {
         peer.expect(FrameKind::Pong).await;
@@ -159,7 +159,7 @@ async fn a_consumer_whose_task_has_no_room_reads_no_further_and_tells_its_produc
     rig.finish_and_assert_all_segments_home().await;
 }
 
-/// The lengths of so many buffers, which go home.
+/// Returns the lengths of `count` buffers, whose segments return to the pool.
 async fn take_buffers(gate: &InputGate, count: usize) -> Vec<usize> {
     let mut lengths = Vec::new();
     while lengths.len() < count {
@@ -174,7 +174,7 @@ async fn take_buffers(gate: &InputGate, count: usize) -> Vec<usize> {
 #[tokio::test]
 async fn a_thread_about_to_sleep_brings_credit_of_many_channels_and_keeps_that_of_few() {
     const CHANNELS: u32 = 32;
-    // A quarter of the channels is many.
+    // A quarter of the channels counts as many.
     const MANY: u32 = CHANNELS / 4;
     let rig = unasked().await;
     let inlets = Inlets::new();
@@ -182,7 +182,8 @@ async fn a_thread_about_to_sleep_brings_credit_of_many_channels_and_keeps_that_o
     for _ in 0..CHANNELS {
         peer.expect(FrameKind::Open).await;
     }
-    // The first are made up for, and with them the pool has lent all it may; who waits then is served as others read.
+    // The first buffers are replaced, after which the pool has lent its maximum. Waiting channels then get segments as
+    // others are read.
     for sequence in 0..2 {
         for channel in 0..MANY {
             peer.send_data(channel, sequence, 10, 30);
@@ -193,7 +194,7 @@ async fn a_thread_about_to_sleep_brings_credit_of_many_channels_and_keeps_that_o
     let mut buffers = Vec::new();
     assert!(matches!(gate.poll_batch(MANY as usize, &mut buffers, Waker::noop()), Poll::Ready(Ok(_))));
     assert_eq!(buffers.len(), MANY as usize);
-    // From here on the connection's task stands still: what is written, this thread writes.
+    // The connection's task does not run from here on, so this thread does all writes.
     let parker = ThreadParker::current();
     let about_to_sleep = || {
         parker.waker().wake_by_ref();

@@ -1,6 +1,6 @@
-//! A stream within the process that behaves as a socket does: told of in edges, of which several may become one, with
-//! short reads, an end that comes with bytes or as a reset, and a descriptor that nobody sleeps on. Its ends are links to
-//! a driver, or streams to a test that is the peer.
+//! Stream within the process that behaves like a socket. It has edges that may be merged, short reads, an end that
+//! comes with bytes or as a reset, and a descriptor without sleepers. Its ends are links of a driver, or streams of a
+//! test that plays the peer.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -13,17 +13,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::driver::link::{Event, Link, ReadOutcome, WriteOutcome};
 
-/// What a link does between its reader and writer and the stream.
+/// Kind of a link between its users and the stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
-    /// As a socket.
+    /// Behaves like a socket.
     Plain,
-    /// As one that encrypts: it takes all the stream has and gives it bit by bit, and takes what the stream has no room
-    /// for.
+    /// Behaves like an encrypting link. It takes all bytes of the stream and returns them in small pieces. It also
+    /// accepts bytes for which the stream has no room.
     Buffering,
 }
 
-/// One end; ends the stream both ways when it is dropped.
+/// One end. Dropping it ends the stream in both directions.
 pub(super) struct PipeEnd {
     pipe: Arc<Mutex<Pipe>>,
     side: usize,
@@ -31,7 +31,7 @@ pub(super) struct PipeEnd {
 }
 
 struct Pipe {
-    /// By the side that writes.
+    /// Indexed by the writing side.
     lines: [Line; 2],
     sides: [Side; 2],
 }
@@ -43,20 +43,20 @@ struct Line {
     is_reset: bool,
 }
 
-/// What one end waits for and holds.
+/// Watched events and buffered bytes of one end.
 #[derive(Default)]
 struct Side {
     watches_bytes: bool,
     watches_room: bool,
     edge: bool,
-    /// An edge told of the end.
+    /// An edge reported the end.
     is_ending: bool,
     waker: Option<Waker>,
     buffered: VecDeque<u8>,
     unsent: VecDeque<u8>,
 }
 
-/// Two ends, with so much room each way.
+/// Creates two ends with room for `bytes` in each direction.
 pub(super) fn pipe(kind: Kind, bytes: usize) -> (PipeEnd, PipeEnd) {
     let line = || Line { bytes: VecDeque::new(), capacity: bytes, is_finished: false, is_reset: false };
     let side = || Side { watches_bytes: true, ..Side::default() };
@@ -65,7 +65,7 @@ pub(super) fn pipe(kind: Kind, bytes: usize) -> (PipeEnd, PipeEnd) {
 }
 
 impl PipeEnd {
-    /// Ends the stream by a reset, which takes nothing along that has arrived.
+    /// Ends the stream by a reset. Bytes that have arrived are not lost.
     pub(super) fn reset(self) {
         self.pipe.lock().unwrap().lines[self.side].is_reset = true;
     }
@@ -73,14 +73,14 @@ impl PipeEnd {
     fn finish(&self) {
         let mut pipe = self.pipe.lock().unwrap();
         pipe.lines.iter_mut().for_each(|line| line.is_finished = true);
-        // The other end may read what came before; ours reads nothing more.
+        // The other end may read earlier bytes. Our end reads nothing more.
         pipe.lines[1 - self.side].bytes.clear();
         let wakers = [pipe.tell(1 - self.side, Event::Bytes), pipe.tell(self.side, Event::Bytes)];
         drop(pipe);
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// Takes bytes off the stream; `None` where there are none.
+    /// Takes bytes off the stream. Returns `None` if there are none.
     fn receive(&self, room: usize) -> io::Result<Option<Vec<u8>>> {
         let mut pipe = self.pipe.lock().unwrap();
         let line = &mut pipe.lines[1 - self.side];
@@ -125,7 +125,7 @@ impl PipeEnd {
         Ok(())
     }
 
-    /// For a test that is the peer: leaves its waker where nothing can be done.
+    /// Registers the waker of a test that plays the peer, if the stream is not ready.
     fn wait_with(&self, cx: &Context<'_>) {
         self.with_side(|side| {
             (side.watches_bytes, side.watches_room) = (true, true);
@@ -135,7 +135,7 @@ impl PipeEnd {
 }
 
 impl Pipe {
-    /// An edge, if `side` wants to be told of this.
+    /// Raises an edge if `side` watches for this event.
     fn tell(&mut self, side: usize, event: Event) -> Option<Waker> {
         let side = &mut self.sides[side];
         let is_watched = match event {
@@ -280,8 +280,8 @@ impl Drop for PipeEnd {
     }
 }
 
-/// What any link takes with one write.
+/// Most bytes that any link accepts in one write.
 pub(super) const MOST_WRITTEN: usize = 4 * flownet_memory::KIB;
-/// What a buffering link gives with one read, and takes with one write.
+/// Bytes that a buffering link returns in one read, and accepts in one write.
 const GIVEN: usize = 7;
 const TAKEN: usize = 11;

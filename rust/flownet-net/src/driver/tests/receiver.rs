@@ -1,4 +1,5 @@
-//! Who reads: the connection's task, or threads that wait, over real sockets that give a few bytes at a time.
+//! Tests which reader reads: the connection's task, or waiting threads. Uses real sockets that return a few bytes at a
+//! time.
 
 use std::io::{self, IoSlice, Write};
 use std::os::fd::BorrowedFd;
@@ -24,7 +25,7 @@ use crate::parker::ThreadParker;
 
 use super::sender;
 
-/// A socket that gives at most three bytes a read.
+/// Socket that returns at most three bytes per read.
 struct ChoppedLink(SocketLink);
 
 impl Link for ChoppedLink {
@@ -61,7 +62,7 @@ impl Link for ChoppedLink {
     }
 }
 
-/// Bytes for mailboxes: each names whose it is.
+/// Decodes bytes for mailboxes. Each byte names its mailbox.
 struct Mail {
     bytes: [u8; 8],
     filled: usize,
@@ -84,7 +85,7 @@ impl Mailbox {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// What has come since the last time; waits while that is nothing.
+    /// Takes the bytes that have arrived since the last call. Waits if there are none.
     fn poll_take(&self, waker: &Waker) -> Poll<usize> {
         let mut received = self.received.lock().unwrap();
         if received.0 == 0 && !received.1 {
@@ -157,7 +158,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A connection with its task, and so many threads that may wait for it.
+    /// Creates a connection with its task, and `readers` threads that may wait for it.
     fn new(readers: usize) -> Self {
         let (ours, peer) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
@@ -173,7 +174,7 @@ impl Rig {
         Self { receiver, task, boxes, inlets, peer }
     }
 
-    /// A thread that waits for `expected` bytes, with a pause now and then.
+    /// Starts a thread that waits for `expected` bytes, with occasional pauses.
     fn read(&self, reader: usize, expected: usize, pause: Option<Duration>) -> thread::JoinHandle<()> {
         let (mailbox, inlets) = (Arc::clone(&self.boxes[reader]), Arc::clone(&self.inlets[reader]));
         thread::spawn(move || {
@@ -188,7 +189,7 @@ impl Rig {
         })
     }
 
-    /// As the task that reads would, without a thread.
+    /// Takes bytes like a reading task, but without a thread.
     async fn take(&self, reader: usize, expected: usize) {
         let mut read = 0;
         while read < expected {
@@ -202,7 +203,7 @@ impl Rig {
     }
 }
 
-/// The connection's task, which ends the mailboxes with the connection.
+/// Runs the connection's task. It ends the mailboxes with the connection.
 async fn run(receiver: Arc<Receiver<ChoppedLink, SilentLink, Mail>>, boxes: Vec<Arc<Mailbox>>) -> End {
     let mut read = ReadTask::default();
     let end = std::future::poll_fn(|cx| {
@@ -241,7 +242,7 @@ async fn every_byte_reaches_its_thread_however_many_take_turns_at_reading() {
         for round in 0..ROUNDS {
             (0..READERS).for_each(|reader| rig.send(reader, 7));
             if round % 10 == 0 {
-                // Long enough for all to fall asleep.
+                // Long enough for all threads to fall asleep.
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -262,7 +263,7 @@ async fn a_thread_that_stays_at_work_does_not_keep_bytes_from_another() {
     let (mailbox, inlets) = (Arc::clone(&rig.boxes[0]), Arc::clone(&rig.inlets[0]));
     let busy = thread::spawn(move || {
         assert_eq!(inlets.wait_until(|waker| mailbox.poll_take(waker)), 1);
-        // In user code, with the role perhaps.
+        // In user code, possibly with the role.
         wait.recv().unwrap();
     });
     let live = rig.read(1, 100, None);
@@ -286,7 +287,7 @@ async fn the_end_of_the_peer_is_noticed_while_the_reader_sleeps_and_while_it_wor
         let reader = thread::spawn(move || {
             assert_eq!(inlets.wait_until(|waker| mailbox.poll_take(waker)), 1);
             if is_asleep {
-                // The end itself is what comes next.
+                // The end is the next event.
                 inlets.wait_until(|waker| mailbox.poll_take(waker));
             } else {
                 wait.recv().unwrap();
@@ -333,8 +334,8 @@ async fn a_connection_that_is_gone_is_waited_for_no_longer() {
     join(vec![sleeper]).await;
 }
 
-/// A thread takes the role with each wait and the connection's task has it back with each end of one: bytes that come
-/// in between must be told to whoever has it then.
+/// A thread takes the role with each wait, and the connection's task gets it back when the wait ends. Bytes that arrive
+/// in between must be reported to the current holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_that_lie_there_when_the_role_goes_back_are_read() {
     let mut rig = Rig::new(1);
@@ -361,7 +362,7 @@ async fn what_comes_while_the_only_reader_is_at_work_is_read_without_it() {
     rig.task.abort();
 }
 
-/// Where a heartbeat each second finds so many bytes more, none of which ends a frame.
+/// Sends this many bytes before each heartbeat, one per second. None of them ends a frame.
 async fn is_given_up_who_sends(bytes_a_second: usize) -> bool {
     let mut rig = Rig::new(1);
     for second in 0..40 {

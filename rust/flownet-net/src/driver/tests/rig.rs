@@ -1,4 +1,4 @@
-//! A producer and a consumer driver, joined by a pipe of chosen width, with writers and readers that wait as futures.
+//! Test rig of a producer and a consumer driver, connected by a pipe of any width. Writers and readers wait as futures.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -25,14 +25,14 @@ use crate::driver::producer::ProducerDriver;
 use crate::environment::EnvironmentShared;
 use crate::{Inlets, NetworkConfig, NetworkEnvironment, Secret};
 
-/// The partition that writers write and readers ask for.
+/// Partition that writers write and readers request.
 pub(super) const PARTITION: u64 = 7;
 
 const SEGMENTS: usize = 64;
 pub(super) const SEGMENT_BYTES: usize = 64;
 const MAX_RECORD_BYTES: usize = 1 << 20;
 
-/// Both ends run inside [`Rig::drive`] only, on the test's own task.
+/// Rig whose ends run only inside [`Rig::drive`], on the test's own task.
 pub(super) struct Rig {
     env: NetworkEnvironment,
     segments: Arc<SegmentPool>,
@@ -43,7 +43,7 @@ pub(super) struct Rig {
     peer_name: String,
 }
 
-/// One driver: running, ended (and how), or taken away by the test.
+/// State of one driver: running, ended (and how), or removed by the test.
 enum Half {
     Running(Pin<Box<dyn Future<Output = End>>>),
     Ended(End),
@@ -59,7 +59,7 @@ impl Rig {
         Self::with_links(Kind::Plain, pipe_bytes, segment_bytes).await
     }
 
-    /// With links of this kind at both ends.
+    /// Creates a rig with links of this kind at both ends.
     pub(super) async fn with_links(kind: Kind, pipe_bytes: usize, segment_bytes: usize) -> Self {
         let segments = SegmentPool::new(SEGMENTS, segment_bytes).unwrap();
         let secret = Secret::from_bytes([1; 32]);
@@ -113,7 +113,7 @@ impl Rig {
         Reader { gate, records: RecordReader::new(MAX_RECORD_BYTES) }
     }
 
-    /// Runs `test` beside the drivers.
+    /// Runs `test` together with the drivers.
     pub(super) async fn drive<T>(&self, test: impl Future<Output = T>) -> T {
         let mut test = std::pin::pin!(test);
         poll_fn(|cx| {
@@ -138,7 +138,7 @@ impl Rig {
         *self.producer.get_mut() = Half::Gone;
     }
 
-    /// How the producer's end ended, if it did.
+    /// Returns how the producer's end ended, if it did.
     pub(super) fn producer_end(&mut self) -> Option<&End> {
         match self.producer.get_mut() {
             Half::Ended(end) => Some(end),
@@ -146,7 +146,7 @@ impl Rig {
         }
     }
 
-    /// Replaces the producer by the test itself.
+    /// Replaces the producer with the test itself.
     pub(super) fn take_raw_producer_end(&mut self) -> PipeEnd {
         self.take_raw_producer_end_of(Kind::Plain)
     }
@@ -155,7 +155,7 @@ impl Rig {
         self.replace_producer(pipe(kind, 1 << 16))
     }
 
-    /// By a pipe of this width.
+    /// Replaces the producer, with a pipe of this width.
     pub(super) fn take_raw_producer_end_through(&mut self, pipe_bytes: usize) -> PipeEnd {
         self.replace_producer(pipe(Kind::Plain, pipe_bytes))
     }
@@ -168,7 +168,7 @@ impl Rig {
         ours
     }
 
-    /// Replaces the consumer by the test itself.
+    /// Replaces the consumer with the test itself.
     pub(super) fn take_raw_consumer_end(&mut self) -> PipeEnd {
         let (ours, theirs) = pipe(Kind::Plain, 256);
         *self.consumer.get_mut() = Half::Gone;
@@ -205,7 +205,7 @@ async fn consume(shared: Arc<EnvironmentShared>, link: PipeEnd, requests: Reques
     end
 }
 
-/// A task's output.
+/// Output of a task.
 pub(super) struct Writer(RecordWriter);
 
 impl Writer {
@@ -233,7 +233,7 @@ impl Writer {
     }
 }
 
-/// A task's input, of one channel.
+/// Input of a task, with one channel.
 pub(super) struct Reader {
     gate: Arc<InputGate>,
     records: RecordReader,
@@ -265,7 +265,7 @@ impl Drop for Reader {
     }
 }
 
-/// Records of all lengths from none to more than a segment, each of which says which it is.
+/// Returns records of all lengths from zero to more than a segment. Each contains its number.
 pub(super) fn numbered(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|number| vec![u8::try_from(number % 251).unwrap(); number % 90]).collect()
 }

@@ -1,4 +1,4 @@
-//! Who writes: the thread that has news, or the connection's task.
+//! Tests which thread writes: the one with news, or the connection's task.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -15,7 +15,7 @@ use crate::counters::SharedCounters;
 use crate::driver::link::{Link, ReadOutcome};
 use crate::driver::sender::{Sender, Transmit};
 
-/// One byte for each time its channel had news.
+/// Machine that sends one byte for each news of its channel.
 #[derive(Default)]
 pub(super) struct Bytes {
     news: Arc<Mutex<VecDeque<u8>>>,
@@ -63,7 +63,7 @@ impl Wake for WakeCount {
     }
 }
 
-/// Channels that must be listed before somebody writes for them who was not woken.
+/// Number of quietly listed channels at which an unrelated thread writes for them.
 const PATIENCE: usize = 2;
 
 pub(super) struct Rig {
@@ -77,7 +77,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// A connection whose task has found nothing to do and sleeps.
+    /// Returns a connection whose idle task sleeps.
     pub(super) fn asleep(pipe_bytes: usize) -> Self {
         let (ours, peer) = pipe(Kind::Plain, pipe_bytes);
         let ready = ReadyList::new();
@@ -99,7 +99,7 @@ impl Rig {
         self.channel.wake_by_ref();
     }
 
-    /// News that nobody is woken for.
+    /// Adds quiet news, which wakes no thread.
     fn list(&self, byte: u8) {
         self.news.lock().unwrap().push_back(byte);
         self.ready.listing_for(ChannelId::new(byte.into())).list();
@@ -137,7 +137,7 @@ async fn what_the_socket_does_not_take_is_left_to_the_task() {
     for byte in 1..=3 {
         rig.bring(byte);
     }
-    // The third waits for the socket, so the fourth stays behind it.
+    // The third byte waits for the socket, so the fourth waits after it.
     rig.bring(4);
     assert!(!rig.run_task());
     assert_eq!(rig.wakes(), 0, "nobody is woken before there is room");

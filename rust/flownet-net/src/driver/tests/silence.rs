@@ -1,5 +1,5 @@
-//! Peers that live and take nothing, and what goes out without a further cause. On virtual time, which moves only when
-//! nobody else can.
+//! Tests live peers that read nothing, and frames that are sent without further cause. Uses virtual time, which
+//! advances only when no task can run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::driver::End;
 use crate::driver::producer::ProducerDriver;
 use crate::{Inlets, NetworkConfig};
 
-/// Gives signs of life for many times the timeout, unless the connection is ended before. True if it is.
+/// Sends signs of life for many times the timeout, unless the connection ends before. Returns true if it ends.
 async fn is_ended_though_alive(peer: &mut PipeEnd) -> bool {
     let mut pong = Vec::new();
     ControlFrame::Pong { token: 0 }.encode(&mut pong);
@@ -58,7 +58,7 @@ async fn a_consumer_that_lives_owes_room_for_what_it_gave_credit_for_and_none_wi
 #[tokio::test(start_paused = true)]
 async fn a_producer_that_lives_owes_room_for_whatever_it_is_told() {
     let mut rig = Rig::new(64).await;
-    // An OPEN does not fit.
+    // An OPEN frame does not fit.
     let mut producer = rig.take_raw_producer_end_through(20);
     let reader = rig.open(0);
     rig.drive(async {
@@ -75,7 +75,7 @@ async fn a_producer_that_lives_owes_room_for_whatever_it_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_link_takes_piece_by_piece_goes_out_without_a_further_cause() {
-    // By tasks of their own, which are polled only when they are woken.
+    // Use separate tasks, which are polled only when they are woken.
     let rig = sockets::Rig::with_config(16, 1 << 15, NetworkConfig::default()).await;
     let (link, mut peer) = pipe(Kind::Buffering, 1 << 20);
     let (driver, gate) = rig.consumer_over(link, 20, ChannelControl::Credit, &Inlets::new());

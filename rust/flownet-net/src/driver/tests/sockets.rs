@@ -1,7 +1,7 @@
-//! Drivers over real TCP sockets, whose peer is the test: it sends what it likes and closes as it likes.
+//! Tests drivers over real TCP sockets. The test plays the peer, and sends and closes as it likes.
 //!
-//! All tests run on one thread, where a driver moves only while the test waits: what the test does between two waits
-//! meets a connection that stands still.
+//! All tests run on one thread. A driver runs only while the test waits, so the connection stands still between two
+//! waits.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -37,7 +37,7 @@ pub(super) struct Peer {
     bytes: Vec<u8>,
 }
 
-/// How a peer goes.
+/// Way in which a peer leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LeavingSide {
     WithFin,
@@ -47,7 +47,7 @@ pub(super) enum LeavingSide {
 /// A consumer's end, its peer and its gate.
 type Consumer = (Peer, RunningDriver<SocketLink>, Arc<InputGate>);
 
-/// A consumer's end, and how it ended.
+/// A consumer's end, and its result.
 type RunningDriver<L> = JoinHandle<(End, ConsumerDriver<L>)>;
 
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
@@ -63,7 +63,7 @@ impl Rig {
         Self::with_config(segments, segment_bytes, NetworkConfig::default()).await
     }
 
-    /// Whose patience is short.
+    /// Creates a rig with short timeouts.
     pub(super) async fn impatient() -> Self {
         let (heartbeat_interval, heartbeat_timeout) = (INTERVAL, TIMEOUT);
         Self::with_config(8, 1024, NetworkConfig { heartbeat_interval, heartbeat_timeout, ..NetworkConfig::default() })
@@ -76,28 +76,28 @@ impl Rig {
         Self { env, segments }
     }
 
-    /// A producer's end that has found nothing to do and sleeps.
+    /// Returns a producer's end that sleeps without work.
     pub(super) fn producer(&self) -> (Peer, JoinHandle<End>) {
         let (link, peer) = connect();
         let mut driver = ProducerDriver::new(link, Arc::clone(self.env.shared()));
         (peer, tokio::spawn(async move { driver.run().await }))
     }
 
-    /// A consumer's end with one channel, whose reader polls without ever sleeping at its inlets.
+    /// Returns a consumer's end with one channel. Its reader polls and never sleeps at its inlets.
     pub(super) fn consumer(&self) -> (Peer, JoinHandle<End>, Arc<InputGate>) {
         let (peer, running, gate) = self.consumer_of(1, ChannelControl::Credit, &Inlets::new());
         let end = async move { running.await.unwrap().0 };
         (peer, tokio::spawn(end), gate)
     }
 
-    /// The same with more channels of one gate, whose reader waits at these inlets.
+    /// Returns a consumer's end with several channels of one gate. Its reader waits at `inlets`.
     pub(super) fn consumer_of(&self, channels: u32, control: ChannelControl, inlets: &Inlets) -> Consumer {
         let (link, peer) = connect();
         let (running, gate) = self.consumer_over(link, channels, control, inlets);
         (peer, running, gate)
     }
 
-    /// The same over this link. What has ended is not dropped.
+    /// Returns a consumer's end over `link`. An ended driver is not dropped.
     pub(super) fn consumer_over<L: Link>(
         &self,
         link: L,
@@ -167,7 +167,7 @@ impl Peer {
         });
     }
 
-    /// The first byte of the next frame, which is its kind, if it is there.
+    /// Returns the first byte of the next frame, which is its kind, if it has arrived.
     pub(super) fn try_frame(&mut self) -> Option<u8> {
         let limits = WireLimits::for_segments(1 << 26);
         loop {
@@ -198,7 +198,7 @@ impl Peer {
         }
     }
 
-    /// While the drivers stand still.
+    /// Returns the kind of the next frame without running the drivers.
     pub(super) fn frame_from_a_thread(&mut self) -> u8 {
         loop {
             if let Some(kind) = self.try_frame() {
@@ -266,7 +266,7 @@ async fn a_writer_that_waits_for_segments_has_them_back_when_its_consumer_is_kil
         while rig.segments.available() > 0 || waits.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        // Both segments are full. Once there is credit they are on their way to a socket that does not take them.
+        // Both segments are full. Once there is credit, they wait for a socket that does not accept them.
         let mut credit = Vec::new();
         encode_credits([(ChannelId::new(0), Credit::new(2))], &mut credit);
         peer.socket.write_all(&credit).unwrap();
@@ -327,7 +327,7 @@ async fn a_peer_that_stops_in_the_middle_of_a_frame_is_lost_and_named() {
         payload_bytes: 40,
         checksum: None,
     };
-    // In a header, and in a payload.
+    // Stop within a header, and within a payload.
     for sent in [7, 30] {
         let rig = Rig::impatient().await;
         let (mut peer, driver, gate) = rig.consumer();
@@ -358,7 +358,7 @@ async fn a_peer_that_gives_a_byte_now_and_then_is_lost() {
     let mut bytes = header.encode().iter().copied().chain([7; 900]).collect::<Vec<u8>>().into_iter();
     while !driver.is_finished() {
         let byte = bytes.next().expect("it is given up before the frame is whole");
-        // The last one may come too late.
+        // The last byte may be sent too late.
         let _ = peer.socket.write(&[byte]);
         tokio::time::sleep(INTERVAL / 2).await;
     }

@@ -1,5 +1,5 @@
-//! What a connection owes its channels whatever one of them, the peer or the socket does: large pieces cut anywhere,
-//! a socket that takes nothing, a partition that does not come, a breach of the protocol.
+//! Tests that a connection serves its channels in adverse conditions: large payloads cut anywhere, a socket that
+//! accepts nothing, a partition that never appears, a protocol violation.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::rig::{PARTITION, Rig, numbered};
 
-/// The product's segments.
+/// Segment size of the product.
 const SEGMENT_BYTES: usize = 32 * flownet_memory::KIB;
 const LIMITS: WireLimits = WireLimits::for_segments(SEGMENT_BYTES as u32);
-/// An OPEN frame.
+/// Length of an OPEN frame.
 const OPEN_BYTES: usize = 28;
 
-/// Records that fill whole segments, cross them, or leave a few bytes in one.
+/// Returns records that fill whole segments, cross them, or leave a few bytes in one.
 fn large_and_small() -> Vec<Vec<u8>> {
     let lengths = [0, 5, 32_764, 1, 100_000, 8_188, 8_187, 3, 40_000, 65_532, 70, 9_000, 32_768];
     (0..).zip(lengths).map(|(number, len)| (0..len).map(|at| (at / 7 + at + number) as u8).collect()).collect()
 }
 
-/// The bytes of these records on their way, prefixes included.
+/// Returns the encoded bytes of these records, including length prefixes.
 pub(super) fn stream_of(records: &[Vec<u8>]) -> Vec<u8> {
     records.iter().flat_map(|record| [&(record.len() as u32).to_le_bytes()[..], record].concat()).collect()
 }
 
-/// Numbers that look like chance.
+/// Returns a generator of pseudo-random numbers.
 fn noise(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |bound| {
@@ -71,8 +71,8 @@ fn end(channel: u32, sequence: u32) -> Vec<u8> {
     bytes
 }
 
-/// What a producer sends of these records on channel 0, in payloads of all sizes, and on channel 1, in between, payloads
-/// that nobody wants any more.
+/// Encodes the frames of a producer: these records on channel 0, in payloads of all sizes. Payloads on channel 1, which
+/// was cancelled, come in between.
 fn frames_of(records: &[Vec<u8>], below: &mut impl FnMut(usize) -> usize) -> Vec<Vec<u8>> {
     let (mut frames, mut wanted, mut unwanted) = (Vec::new(), 0, 0);
     let stream = stream_of(records);
@@ -91,7 +91,7 @@ fn frames_of(records: &[Vec<u8>], below: &mut impl FnMut(usize) -> usize) -> Vec
     frames
 }
 
-/// What channel 0 may be sent.
+/// Credit of channel 0.
 struct Credits {
     left: u32,
     unread: Vec<u8>,
@@ -141,7 +141,7 @@ async fn a_stream_cut_anywhere_means_the_same_to_the_driver() {
                             let piece = 1 + below(longest);
                             to_consumer.write_all(&rest[..piece]).await.unwrap();
                             rest = &rest[piece..];
-                            // Until the driver has read it: the next read begins where this piece ends.
+                            // Wait until the driver has read it: the next read then begins where this piece ends.
                             if below(2) == 0 {
                                 tokio::time::sleep(Duration::from_millis(1)).await;
                             }
@@ -180,7 +180,7 @@ async fn a_socket_that_takes_nothing_is_given_nothing_more_until_it_does() {
             writer.finish();
         };
         let read = async {
-            // Time is paused: it moves when nobody else can.
+            // Time is paused: it advances only when no task can run.
             tokio::time::sleep(Duration::from_secs(1)).await;
             let stuck = emitted.get();
             let bytes = stream_of(&records[..stuck]).len();
@@ -197,7 +197,7 @@ async fn a_socket_that_takes_nothing_is_given_nothing_more_until_it_does() {
     rig.finish_and_assert_all_segments_home().await;
 }
 
-/// The payloads of channel 0.
+/// Reads the payloads of channel 0.
 pub(super) async fn read_to_end_of_partition(producer: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let (mut payloads, mut unread) = (Vec::new(), Vec::new());
     loop {

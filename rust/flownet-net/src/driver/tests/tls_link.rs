@@ -1,4 +1,4 @@
-//! A link that encrypts, over sockets with little room.
+//! Tests the encrypting link over sockets with little room.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -30,15 +30,15 @@ fn connect() -> (TcpStream, TcpStream) {
     (dialed, accepted)
 }
 
-/// Two ends of one connection.
+/// Returns the two ends of one connection.
 async fn pair() -> (Tls, Tls) {
     let (dialed, accepted) = connect();
     let (one, other) = streams_over(dialed, accepted, async {}).await;
     (link(one), link(other))
 }
 
-/// Two ends of one connection that goes through our hands: each with the socket that its peer's bytes come from and its own
-/// go to, which nobody carries over once the handshake is over.
+/// Returns the two ends of a tapped connection. Each comes with the socket that connects it to the tap. After the
+/// handshake, the test itself carries bytes between these sockets.
 async fn tapped_pair() -> ((Tls, TcpStream), (TcpStream, Tls)) {
     let ((dialed, mut near), (mut far, accepted)) = (connect(), connect());
     let carry = async {
@@ -52,7 +52,7 @@ async fn tapped_pair() -> ((Tls, TcpStream), (TcpStream, Tls)) {
     ((link(one), near), (far, link(other)))
 }
 
-/// Two ends whose sockets somebody else connects, who stops once the handshake is over.
+/// Runs the handshake of two ends while `carry` carries their bytes.
 async fn streams_over(dialed: TcpStream, accepted: TcpStream, carry: impl Future<Output = ()>) -> (Stream, Stream) {
     let credentials = Credentials::with_tls(Secret::from_bytes([1; 32]), Certificates::generate().unwrap()).unwrap();
     let hello = Hello { role: Role::Data, features: Features::NONE };
@@ -73,7 +73,7 @@ fn link(stream: Stream) -> Tls {
     TlsLink::new(SocketLink::new(tcp.into_std().unwrap().into()).unwrap(), incoming, outgoing)
 }
 
-/// Two ends over a pipe, which has at once what was written to it.
+/// Returns two ends over a pipe, in which written bytes arrive at once.
 async fn pair_over_a_pipe() -> (TlsLink<PipeEnd>, TlsLink<PipeEnd>) {
     let (dialed, accepted) = connect();
     let (one, other) = streams_over(dialed, accepted, async {}).await;
@@ -85,7 +85,7 @@ async fn pair_over_a_pipe() -> (TlsLink<PipeEnd>, TlsLink<PipeEnd>) {
     (over(one, near), over(other, far))
 }
 
-/// One direction: what was written and what was read of an endless row of bytes.
+/// One direction: counts of written and read bytes of an endless sequence.
 #[derive(Default)]
 struct ByteStream {
     written: usize,
@@ -93,12 +93,12 @@ struct ByteStream {
 }
 
 fn byte(at: usize) -> u8 {
-    // Not in step with records or segments.
+    // The period is no multiple of a record's or segment's size.
     (at % 251) as u8
 }
 
 impl ByteStream {
-    /// Writes once, in pieces of different lengths. `false` when the link wants room.
+    /// Writes once, in pieces of different lengths. Returns `false` if the link wants room.
     fn write(&mut self, link: &Tls, total: usize, step: usize) -> bool {
         let bytes: Vec<u8> = (self.written..total.min(self.written + step % 90_000 + 1)).map(byte).collect();
         let slices: Vec<_> = bytes.chunks(step % 40_000 + 1).take(64).map(IoSlice::new).collect();
@@ -115,7 +115,7 @@ impl ByteStream {
         true
     }
 
-    /// Reads once. `false` when all was read, which the link has to know.
+    /// Reads once. Returns `false` if all bytes were read, as the link must also report.
     fn read(&mut self, link: &Tls, step: usize) -> bool {
         let (mut first, mut second) = (vec![0; step * 7 % 50_000], vec![0; step % 30_000 + 1]);
         match link.read(&mut first, &mut second).unwrap() {
@@ -151,7 +151,7 @@ async fn bytes_arrive_in_order_both_ways_whatever_their_pieces_and_across_new_ke
         }
         there.write(&one, TOTAL, step);
         back.write(&other, TOTAL, step);
-        // Rarely both: what is written piles up at times, and at others there is nothing to read.
+        // Rarely do both in one step, so that bytes pile up at times, and at other times there is nothing to read.
         if step % 3 > 0 {
             while there.read(&other, step) {}
         }
@@ -201,7 +201,7 @@ async fn what_came_before_the_session_is_taken_over_is_not_lost() {
         other.write_all(part).await.unwrap();
         other.flush().await.unwrap();
     }
-    // Of the first record a part is read, and the others lie in the socket.
+    // A part of the first record is read. The other records are still in the socket.
     let mut flow = ByteStream { written: said.len(), read: 700 };
     let mut read = [0; 700];
     one.read_exact(&mut read).await.unwrap();
@@ -307,7 +307,7 @@ async fn what_is_watched_and_slept_on_is_the_stream_below() {
     assert_eq!(link.descriptor().unwrap().as_raw_fd(), descriptor);
 }
 
-/// Moves what is there from one socket to another.
+/// Moves the available bytes from one socket to another.
 fn carry_over(from: &mut TcpStream, to: &mut TcpStream, change: impl Fn(&mut [u8])) {
     let mut bytes = [0; 4096];
     if let Ok(read @ 1..) = from.read(&mut bytes) {

@@ -1,4 +1,4 @@
-//! What the model is of: the machines with all that is around them, and one step of any of it.
+//! World of the model: the machines and their environment, and single steps of each.
 
 use crate::driver::ownership::{Orders, ReadHalf, ReaderId, Turn, WriteHalf};
 
@@ -8,7 +8,7 @@ pub(super) enum Cause {
     Silent,
 }
 
-/// A world, and how much of what may happen in it.
+/// A world, with limits on its remaining events.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct World {
     pub(super) reading: ReadHalf<Cause>,
@@ -19,17 +19,17 @@ pub(super) struct World {
     pub(super) is_woken: bool,
     pub(super) has_timer: bool,
     pub(super) threads: Vec<Thread>,
-    /// Bytes to come for each thread, and those that came.
+    /// Per thread: bytes still to send, bytes sent, and bytes delivered.
     pub(super) to_send: Vec<u8>,
     pub(super) sent: Vec<u8>,
     pub(super) delivered: Vec<u8>,
-    /// Whether a thread has room for one byte only, those that were not taken, and the byte that waits for room.
+    /// Whether a thread has room for one byte only, its bytes not taken yet, and the byte that waits for room.
     pub(super) has_little_room: bool,
     pub(super) mail: Vec<u8>,
     pub(super) held: Option<u8>,
     pub(super) news: u8,
     pub(super) outbound: u8,
-    /// How often the peer still makes room.
+    /// Number of times that the peer will still make room.
     pub(super) to_drain: u8,
     pub(super) may_finish: bool,
     pub(super) may_be_silent: bool,
@@ -38,20 +38,20 @@ pub(super) struct World {
     pub(super) ends: u8,
 }
 
-/// A socket that is told of in edges, and perhaps a link before it that takes all there is and gives it bit by bit.
+/// Socket with edges, optionally with a link that takes all its bytes and returns them in small pieces.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Socket {
     pub(super) inbound: Vec<u8>,
     pub(super) buffered: Vec<u8>,
     pub(super) buffers: bool,
-    /// What one read has room for.
+    /// Room of one read.
     pub(super) room_to_read: usize,
     pub(super) is_finished: bool,
     pub(super) room: u8,
     pub(super) watches_bytes: bool,
     pub(super) watches_room: bool,
     pub(super) edge: bool,
-    /// An edge told of the end.
+    /// An edge reported the end.
     pub(super) is_ending: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Thread {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum ThreadStep {
     Work,
-    /// Looks for its signal, then reads.
+    /// Checks its signal, then reads.
     Attends,
     WritesWaiting,
     TakesRoom,
@@ -83,7 +83,7 @@ pub(super) enum ThreadStep {
     },
     LeavesRoom,
     LeavesRole,
-    /// In user code for ever.
+    /// In user code forever.
     Away,
     Gone,
 }
@@ -96,7 +96,7 @@ pub(super) enum Action {
     StayAway(usize),
     Resign(usize),
     News,
-    // From here on the peer's, and the clock's.
+    // The following actions belong to the peer and the clock.
     Send(usize),
     Finish,
     Drain,
@@ -153,7 +153,7 @@ impl World {
         self.task == Task::Over
     }
 
-    /// What can happen, but for the peer.
+    /// Returns all possible actions except the peer's.
     pub(super) fn moves(&self) -> Vec<Action> {
         let mut moves = Vec::new();
         if !matches!(self.task, Task::Asleep | Task::Over) {
@@ -208,7 +208,7 @@ impl World {
                 self.has_timer = false;
                 let orders = self.reading.on_tick(self.has_buffered());
                 self.carry_out(orders);
-                // The timer is polled by the task.
+                // The task polls the timer.
                 self.wake_task();
             }
             Action::Thread(index) => self.step_thread(index),
@@ -299,7 +299,7 @@ impl World {
     fn step_thread(&mut self, index: usize) {
         let at = self.threads[index].at;
         self.threads[index].at = match at {
-            // Its task fails with the connection.
+            // The thread's own task fails with the connection.
             ThreadStep::Work if self.is_over() => ThreadStep::Gone,
             ThreadStep::Work if std::mem::take(&mut self.threads[index].is_signalled) => {
                 self.take_mail(index);
@@ -357,7 +357,7 @@ impl World {
         };
     }
 
-    /// The thread has room again, for which the connection's task may have been told to wait.
+    /// Registers that the thread has room again. The connection's task may wait for this.
     fn take_mail(&mut self, index: usize) {
         self.mail[index] = 0;
         if self.held == Some(index as u8) {
