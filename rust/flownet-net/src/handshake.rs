@@ -236,6 +236,7 @@ where
         have += read;
         let magic_seen = have.min(MAGIC.len());
         if TLS_RECORDS.contains(&bytes[0]) && (have == 1 || bytes[1] == TLS_VERSION) {
+            // The first byte alone does not prove TLS, so wait for the version.
             if have > 1 {
                 return Err(HandshakeError::TlsPeer);
             }

@@ -67,7 +67,7 @@ mod tests {
         let (answer, attempts) = attempts_at(vec![hang_up(), Err(HandshakeError::Refused), Ok(())]).await;
         assert!(matches!(answer, Err(HandshakeError::Refused)) && attempts == 2, "{answer:?} {attempts}");
         let (answer, attempts) = attempts_at((0..99).map(|_| hang_up()).collect()).await;
-        // Pauses of 1,550 ms come to five doublings; eight seconds are left.
+        // The first five pauses sum up to 1,550 ms. Pauses of one second fill the remaining eight seconds.
         assert!(answer.is_err_and(|error| error.is_hang_up()) && attempts == 14, "{attempts}");
     }
 }

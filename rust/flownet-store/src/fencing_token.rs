@@ -127,6 +127,7 @@ impl FencingToken {
         let body = serde_json::to_vec(manifest)
             .map_err(|error| not_published(self.store.damaged(path.as_ref(), &error.to_string())))?;
         let payload = PutPayload::from(sealed::seal(Kind::Manifest, path.as_ref(), &body, &self.store.keys));
+        // I1: the manifest is durable before its entry is in the log.
         self.store.create(&path, payload).await.map_err(not_published)?;
         let entry = Entry { generation, owner: self.owner, checkpoint: Some(checkpoint) };
         match self.store.append(self.end, entry).await.map_err(PublishError::Unknown)? {

@@ -56,6 +56,7 @@ impl FencingToken {
         let objects = self.store.list(None).await?;
         let is_cut = |path: &&Path| log::place(path).is_some_and(|place| place < first_place);
         let is_left = |path: &&Path| place_of(path.as_ref()).is_some_and(is_over) && !in_use.contains(path.as_ref());
+        // Entries of the log come first, so that it never names a deleted file.
         let garbage = objects.iter().filter(is_cut).chain(objects.iter().filter(is_left));
         let mut deleted = 0;
         for path in garbage {

@@ -70,6 +70,7 @@ impl Archive {
         let (path, partial) = (self.path(&name), self.options.folder.join(format!(".{name}.partial")));
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
         file.write_all(text.as_bytes())?;
+        // A2: rename only a complete file into place.
         fs::rename(&partial, path)?;
         self.trim()
     }

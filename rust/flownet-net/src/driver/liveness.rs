@@ -52,7 +52,7 @@ pub(crate) enum Verdict {
     Silent(Duration),
 }
 
-/// See the [module docs](self).
+/// Liveness machine of one connection. See the [module docs](self).
 #[derive(Debug)]
 pub(crate) struct Liveness {
     limits: Limits,
@@ -99,6 +99,7 @@ impl Debt {
             self.since = None;
             return None;
         }
+        // Missed time does not count (L1), so shift the start by it, but never beyond now.
         let since = *self.since.get_or_insert(now) + missed;
         self.since = Some(since.min(now));
         Some(now.saturating_sub(since))

@@ -106,6 +106,7 @@ impl<C> ReadHalf<C> {
             self.waiting.push(reader);
             return (false, Orders::default());
         }
+        // O5: the link stops reporting bytes to the task when a thread takes the role from it.
         let watch_bytes = (self.holder == Holder::Task).then_some(false);
         self.holder = Holder::Attending(reader);
         (true, Orders { watch_bytes, call_task: false })
@@ -136,6 +137,7 @@ impl<C> ReadHalf<C> {
     /// Checks whether the holder of the role has been active since the last tick.
     pub(crate) fn on_tick(&mut self, has_buffered: bool) -> Orders {
         let was_active = std::mem::take(&mut self.was_active);
+        // O3: the holder was active since the last tick, so let it have another one.
         if was_active && self.holder != Holder::Task {
             return Orders::default();
         }
@@ -148,6 +150,7 @@ impl<C> ReadHalf<C> {
 
     /// Registers a failure that ends the connection.
     pub(crate) fn on_failure(&mut self, cause: C) -> Orders {
+        // O7: only the first cause counts.
         if !self.is_open() {
             return Orders::default();
         }

@@ -55,7 +55,7 @@ pub(crate) trait FrameReader<M>: Send + 'static {
     fn clear(&mut self);
 }
 
-/// See the [module docs](self).
+/// Receiving state shared by the connection's task and the threads that read for it. See the [module docs](self).
 pub(crate) struct Receiver<L, M, I> {
     pub(crate) sender: Arc<Sender<L, M>>,
     state: CombiningLock<State<I>>,
@@ -179,6 +179,7 @@ impl<L: Link, M: Transmit, I: FrameReader<M>> Receiver<L, M, I> {
                 return AttendOutcome::Refused;
             }
         };
+        // No thread reads while a frame is held back, so the connection's task continues.
         if state.intake.is_held() {
             let orders = state.reading.on_resign(reader, self.sender.link.has_buffered());
             self.carry_out(state, orders);
@@ -210,6 +211,7 @@ impl<L: Link, M: Transmit, I: FrameReader<M>> Pulse for Receiver<L, M, I> {
             }
             let (written, is_stuck) = self.sender.progress();
             let is_listening = !state.intake.is_held();
+            // A part of a large frame is a sign of life too.
             let heard = state.frames + state.bytes / PROGRESS_BYTES;
             match state.liveness.on_tick(now, ConnectionActivity { heard, is_listening, written, is_stuck }) {
                 Verdict::Well => {}

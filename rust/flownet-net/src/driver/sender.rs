@@ -280,6 +280,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
                 Ok(WriteProgress::Something) => has_moved = true,
                 Ok(WriteProgress::Nothing) => return has_moved,
                 Err(error) => {
+                    // Only the connection's task can end the connection, so leave the error to it.
                     state.error = Some(error);
                     break;
                 }

@@ -23,7 +23,7 @@ use rustls::{AlertDescription, Error};
 use super::link::{Event, Link, ReadOutcome, WriteOutcome};
 use crate::tls::{IncomingRecords, OutgoingRecords, RemainingSlices, breach, complaint};
 
-/// See the [module docs](self).
+/// Link that encrypts a link `L`. See the [module docs](self).
 pub(crate) struct TlsLink<L> {
     link: L,
     arrived: Mutex<ReceivedBytes>,
@@ -100,6 +100,7 @@ impl<L: Link> Link for TlsLink<L> {
                 self.owes_key.store(true, Ordering::Release);
             }
             if taken > 0 {
+                // L4 of `link`: not drained before the remaining content is taken.
                 arrived.is_drained = is_drained && arrived.incoming.has_some();
                 return Ok(ReadOutcome::Bytes { count: taken, is_drained: is_drained && !arrived.is_drained });
             }
@@ -124,6 +125,7 @@ impl<L: Link> Link for TlsLink<L> {
 
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<WriteOutcome> {
         let mut outgoing = lock(&self.outgoing);
+        // T1: records that are unsent leave first.
         if !self.send(&mut outgoing)? {
             return Ok(WriteOutcome::WantsRoom);
         }

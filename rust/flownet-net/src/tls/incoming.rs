@@ -124,6 +124,7 @@ impl IncomingRecords {
         let (sealed, tag) = record[..sealed_bytes + TAG_BYTES].split_at_mut(sealed_bytes);
         let nonce = self.keys.next_nonce()?;
         let cipher = self.keys.cipher();
+        // Open directly into the destination if it has contiguous room, else in place.
         let direct = targets.room_for(sealed_bytes);
         let is_direct = direct.is_some();
         let opened = match direct {
@@ -135,6 +136,7 @@ impl IncomingRecords {
         };
         let (kind, content_bytes) = record::inner(opened)?;
         let said = if kind == APPLICATION_DATA { None } else { Some(record::said(kind, &opened[..content_bytes])?) };
+        // R5: advance only after success, so that a record that cannot be opened remains first.
         self.start = content_at + sealed_bytes + TAG_BYTES;
         match said {
             None if is_direct => targets.filled += content_bytes,
