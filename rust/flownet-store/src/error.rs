@@ -56,7 +56,7 @@ pub enum StoreError {
         /// URL of the target.
         url: String,
     },
-    /// A job should begin from a storage without a checkpoint.
+    /// A job was configured to begin from a storage that has no such checkpoint.
     #[error("{url} has no such checkpoint, or none at all: no job can begin from it")]
     Empty {
         /// URL of the storage.
@@ -76,7 +76,7 @@ pub enum StoreError {
         /// Kind of damage.
         why: String,
     },
-    /// A checkpoint should build on state that no checkpoint refers to any more.
+    /// A checkpoint builds on state that no checkpoint refers to any more.
     #[error(
         "checkpoint storage {url}: changes of state '{state}' of operator '{uid}' build on what is no longer there; the \
          next checkpoint builds on a newer one"

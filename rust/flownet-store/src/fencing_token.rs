@@ -46,8 +46,8 @@ impl PublishError {
 }
 
 impl CheckpointStore {
-    /// Begins a generation, and returns its token and the last published checkpoint to resume from, if any. All earlier
-    /// generations can publish nothing any more.
+    /// Begins a generation, and returns its token and the last published checkpoint to resume from, if any. Earlier
+    /// generations can no longer publish.
     ///
     /// # Errors
     /// Returns [`StoreError::Savepoint`] if the storage is a savepoint, because no job continues in one. Also returns
