@@ -1,4 +1,4 @@
-//! Decides which thread reads and writes a connection, which one waits for bytes and room, and what ends the
+//! Decides which thread reads and writes a connection, which one waits for bytes and room, and which cause ends the
 //! connection. These machines do no IO.
 //!
 //! Each connection has its own tokio task. A task thread that would otherwise sleep until that task has read for it
