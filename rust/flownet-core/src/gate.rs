@@ -1,21 +1,22 @@
 //! Consumer side of an exchange: one [`InputGate`] per task input.
 //!
-//! A gate hands its task one element at a time, fairly over its channels. A remote channel's elements are queued here
-//! by the connection's driver. A local channel has no queue: the gate polls the producer's [`SubpartitionCell`], so a
-//! buffer passes from task to task without copy, credit or a second queue.
+//! A gate returns one element at a time to its task and treats its channels fairly. The connection's driver queues the
+//! elements of a remote channel here. A local channel has no queue: the gate polls the producer's [`SubpartitionCell`].
+//! A buffer thus passes from task to task without a copy, credit or a second queue.
 //!
 //! # Invariants
-//! - I1: a channel is in the ready list at most once, and is in it when its queue has an element, or when its local
-//!   producer has woken it and was not found empty since.
-//! - I2: a channel gives nothing behind its end of partition.
-//! - I3: the task's waker is called once, by the first change after the task found nothing.
-//! - I4: a remote channel queues at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events, as its producer is told how
-//!   many were read; data is bounded by credit, or by [`ReceiveQueueLimits`] where a channel has none.
+//! - I1: a channel is in the ready list at most once. It is in the list if its queue has an element, or if its local
+//!   producer has woken it and a poll has not found it empty since.
+//! - I2: a channel yields no element after its end of partition.
+//! - I3: the first change after the task found no element calls the task's waker, once.
+//! - I4: a remote channel queues at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events, because the gate reports
+//!   to its producer how many events the task has read. Credit bounds the data; [`ReceiveQueueLimits`] bound it if a
+//!   channel has no credit.
 //!
 //! # Lock
-//! One, held for a few statements by the driver and by the task; taken once a batch by the task. Local producers are
-//! polled while it is not held: they wake this gate from under no lock of theirs, and their buffers go home from under
-//! no lock of ours.
+//! The gate has one lock. The driver and the task hold it for a few statements; the task takes it once per batch. The
+//! gate polls local producers without the lock. Local producers hold no lock when they wake this gate. The gate holds
+//! no lock when it drops their buffers.
 
 mod inspection;
 mod queue;
@@ -48,15 +49,15 @@ use crate::subpartition::Element;
 #[derive(Debug)]
 pub struct InputGate {
     me: Weak<Self>,
-    /// Woken by priority events, whatever the task waits for.
+    /// Woken by priority events, even if the task does not wait for this gate.
     urgent: OnceLock<Waker>,
-    /// For all channels: those of producers elsewhere look it up whenever they tell something.
+    /// Shared by all channels: remote channels read it whenever they take an announcement.
     fill_limit: Arc<SharedFillLimit>,
     state: Lock<State>,
 }
 
 impl InputGate {
-    /// A gate with this many channels, each to be connected by [`Self::set_local`] or by a [`RemoteChannel`].
+    /// Creates a gate with `channels` channels. [`Self::set_local`] or a [`RemoteChannel`] connects each of them.
     #[must_use]
     pub fn new(channels: u32) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
@@ -67,8 +68,8 @@ impl InputGate {
         })
     }
 
-    /// Connects a channel to a producer of this process. A subpartition that has a reader already, or failed, fails
-    /// the channel.
+    /// Connects a channel to a producer of this process. The channel fails if the subpartition already has a reader or
+    /// has failed.
     pub fn set_local(&self, channel: ChannelIndex, cell: Arc<SubpartitionCell>) {
         let waker = Arc::new(LocalWaker { gate: Weak::clone(&self.me), channel }).into();
         if let Err(error) = cell.attach_reader(waker) {
@@ -80,7 +81,7 @@ impl InputGate {
                 if let Some(limit) = self.fill_limit.get() {
                     cell.set_fill_limit(limit);
                 }
-                // The reader looks once before it waits to be woken.
+                // The reader must poll once before the producer wakes it.
                 state.enqueue(channel);
             }
             is_set
@@ -90,16 +91,16 @@ impl InputGate {
         }
     }
 
-    /// The next element; `None` when all channels ended. Takes one buffer from each ready channel in turn. The last
-    /// element of a channel is its [`Event::EndOfPartition`]. When nothing is there, `waker` is woken by the next
-    /// element, failure or close.
+    /// Returns the next element, or `None` if all channels have ended. Takes one buffer from each ready channel in
+    /// turn. The last element of a channel is its [`Event::EndOfPartition`]. If no element is ready, the next element,
+    /// failure or close wakes `waker`.
     pub fn poll_next(&self, waker: &Waker) -> Poll<Result<Option<(ChannelIndex, Element)>, ExchangeError>> {
         let mut next = None;
         self.poll_each(1, waker, |channel, element| next = Some((channel, element))).map_ok(|_| next)
     }
 
-    /// Appends up to `max` elements in the order of [`Self::poll_next`], taking the lock once. `Ok(0)` when all
-    /// channels ended.
+    /// Appends up to `max` elements in the order of [`Self::poll_next`] and takes the lock once. Returns `Ok(0)` if all
+    /// channels have ended.
     pub fn poll_batch(
         &self,
         max: usize,
@@ -109,14 +110,14 @@ impl InputGate {
         self.poll_each(max.max(1), waker, |channel, element| out.push((channel, element)))
     }
 
-    /// Wakes `waker` whenever a priority event has come, also while the task does not wait for the gate, and keeps what it
-    /// overtook for [`Self::take_overtaken`]. Once.
+    /// Sets the waker of priority events, which wakes the task even if it does not wait for the gate. From then on the
+    /// gate stores the in-flight data that such events overtook, for [`Self::take_overtaken`]. Takes effect once.
     pub fn set_urgent(&self, waker: Waker) {
         let _ = self.urgent.set(waker);
         self.state.lock().keeps_overtaken = true;
     }
 
-    /// Takes the priority events that have come, ahead of everything else.
+    /// Takes all priority events that have arrived, ahead of all other elements.
     pub fn take_priority(&self, mut sink: impl FnMut(ChannelIndex, Event)) {
         let (local, events_read) = {
             let mut state = self.state.lock();
@@ -128,28 +129,30 @@ impl InputGate {
         }
     }
 
-    /// A checkpoint has taken too long: its barriers that come, or have come, by channels from other processes overtake what
-    /// is queued here, of whatever kind they are. Those of this process are where their producers have them.
+    /// Marks a checkpoint as late. Its barriers on remote channels overtake the elements queued here, whether they are
+    /// queued already or arrive later, and whatever their kind. The barriers of local channels are queued at their
+    /// producers and not here.
     pub fn expire(&self, checkpoint_id: CheckpointId) {
         self.change(|state| state.expire(checkpoint_id));
     }
 
-    /// What the priority event of a channel overtook that was read first of those not asked for yet, as far as it had come
-    /// to this gate: the producer knows the rest. Copies, which share the bytes.
+    /// Returns the in-flight data of one priority event of this channel, as far as it had arrived at this gate. The
+    /// producer knows the rest. Returns the data of the event that was read first and not asked for yet. The elements
+    /// are copies that share the bytes.
     pub fn take_overtaken(&self, channel: ChannelIndex) -> Vec<Element> {
         let mut state = self.state.lock();
         let place = state.overtaken.iter().position(|(of, _)| *of == channel);
         place.map_or_else(Vec::new, |place| state.overtaken.remove(place).1)
     }
 
-    /// Queues what arrived for a remote channel. Dropped if the gate is closed.
+    /// Queues an element that arrived for a remote channel. Drops it if the gate is closed.
     pub fn on_element(&self, channel: ChannelIndex, element: Element) -> Result<(), PeerViolation> {
         let mut element = Some(element);
-        // Whatever is left in `element` is dropped outside of the lock.
+        // An element that stays in the slot is dropped outside of the lock.
         self.change(|state| state.push(channel, &mut element))
     }
 
-    /// The task is done with the blocking event of a channel: its producer may go on.
+    /// Resumes the producer of a channel after the task has handled the channel's blocking event.
     pub fn resume(&self, channel: ChannelIndex) -> Result<(), ExchangeError> {
         let source = match self.state.lock().channels.get(channel.index()) {
             Some(found) => found.source.share(),
@@ -165,7 +168,7 @@ impl InputGate {
         }
     }
 
-    /// Fails the gate because of one channel. The first failure stays. Ignored for a channel whose end arrived.
+    /// Fails the gate because of one channel. Stores the first failure only. Ignored if the channel's end has arrived.
     pub fn fail_channel(&self, channel: ChannelIndex, error: ExchangeError) {
         self.change(|state| {
             if state.channels.get(channel.index()).is_some_and(|channel| !channel.has_end) {
@@ -174,7 +177,7 @@ impl InputGate {
         });
     }
 
-    /// Fails the gate, unless the end of every channel arrived already.
+    /// Fails the gate, unless the end of every channel has already arrived.
     pub fn fail_all(&self, error: ExchangeError) {
         self.change(|state| {
             if state.channels.iter().any(|channel| !channel.has_end) {
@@ -183,8 +186,8 @@ impl InputGate {
         });
     }
 
-    /// Releases everything: queued elements, local producers, remote channels and the pool they shared. Polls give
-    /// [`ExchangeError::Closed`] from now on.
+    /// Releases the queued elements, the local producers, the remote channels and their shared pool. From then on polls
+    /// return [`ExchangeError::Closed`].
     pub fn close(&self) {
         let (channels, pool, _overtaken) = self.change(|state| {
             state.is_closed = true;
@@ -194,7 +197,8 @@ impl InputGate {
             let channels = std::mem::replace(&mut state.channels, empty);
             (channels, state.pool.take(), std::mem::take(&mut state.overtaken))
         });
-        // First the pool: it forgets channels that wait for a segment, which would keep it alive for ever.
+        // Destroy the pool first: it drops its references to channels that wait for a segment. They would keep it alive
+        // for ever.
         if let Some(pool) = pool {
             pool.destroy();
         }
@@ -203,8 +207,8 @@ impl InputGate {
         }
     }
 
-    /// How far producers are to fill buffers from now on, those of channels without credit excepted. One elsewhere is told
-    /// with its next credit: who gets none sends nothing, and nobody is woken for it.
+    /// Sets how far producers fill buffers from now on, except the producers of channels without credit. A remote
+    /// producer receives the limit with its next credit. It needs no wake-up: a producer without credit sends nothing.
     pub fn set_fill_limit(&self, limit: FillLimit) {
         self.fill_limit.set(limit);
         for channel in &self.state.lock().channels {
@@ -214,28 +218,28 @@ impl InputGate {
         }
     }
 
-    /// Buffers that hold data for the task, here or at its producers as far as they have told. What was taken from the
-    /// gate counts until it is dropped if it came from another process, and not if it came from this one. Looks at each
-    /// channel: for who looks now and then.
+    /// Returns the number of buffers that hold data for the task: buffers here, and buffers that producers have
+    /// reported. A buffer that the task took counts until it is dropped if it came from another process, and not at all
+    /// if it is local. Visits every channel, so do not call it often.
     #[must_use]
     pub fn buffers_in_use(&self) -> usize {
         let sources: Vec<_> = self.state.lock().channels.iter().map(|channel| channel.source.share()).collect();
         sources.iter().map(Source::buffers_in_use).sum()
     }
 
-    /// Number of channels.
+    /// Returns the number of channels.
     #[must_use]
     pub fn channels(&self) -> usize {
         self.state.lock().channels.len()
     }
 
-    /// Data buffers that arrived and were not read. Those of local producers are counted there.
+    /// Returns the number of data buffers that arrived and were not read. Local producers count their own.
     #[must_use]
     pub fn queued_buffers(&self) -> usize {
         self.state.lock().channels.iter().map(|channel| channel.queue.len() - channel.queued_events).sum()
     }
 
-    /// True when every channel ended and all was read.
+    /// Returns true if every channel has ended and the task has read all elements.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let state = self.state.lock();
@@ -299,8 +303,8 @@ impl InputGate {
         }
     }
 
-    /// Takes up to `share` elements from a local producer that has been taken off the ready list, and puts it back
-    /// unless it was found empty: then it wakes us.
+    /// Takes up to `share` elements from a local producer that is no longer in the ready list. Adds it to the list
+    /// again unless the poll found it empty. An empty producer wakes this gate later.
     fn poll_local(
         &self,
         channel: ChannelIndex,
@@ -314,7 +318,7 @@ impl InputGate {
             sink(channel, polled.element);
         });
         if is_end {
-            // Nothing follows: let go of the producer's cell and of the waker in it.
+            // No element follows: release the producer's cell and the waker in it.
             cell.release();
             self.change(|state| state.end_local(channel));
         } else if taken > 0 {
@@ -325,7 +329,7 @@ impl InputGate {
         taken
     }
 
-    /// Changes the state, then wakes the task if it sleeps and the change is of interest to it.
+    /// Changes the state. Then wakes the task if it sleeps and the change concerns it.
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
         let result = change(&mut state);
@@ -335,6 +339,7 @@ impl InputGate {
         let is_urgent = std::mem::take(&mut state.is_urgent);
         state.assert_invariants();
         drop(state);
+        // Wake after the unlock: wakers may call back into this gate.
         for waker in [sleeper, monitor].into_iter().flatten() {
             waker.wake();
         }

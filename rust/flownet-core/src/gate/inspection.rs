@@ -1,25 +1,25 @@
-//! What a gate's channels have and wait for, for whoever asks why a job does not move.
+//! Snapshot of a gate's channels, to diagnose a job that makes no progress.
 
 use super::{InputGate, Source};
 use crate::credit::Credit;
 use crate::ids::ChannelIndex;
 
-/// One channel at one moment.
+/// State of one channel at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ChannelInspection {
-    /// Which one.
+    /// Index of the channel.
     pub channel: ChannelIndex,
-    /// Elements the task could take now: queued here, or readable at a local producer.
+    /// Elements that the task could take now: queued here, or readable at a local producer.
     pub readable: usize,
-    /// Buffers promised to a remote producer and not yet come; none where no credit is given, or the channel has ended.
+    /// Buffers promised to a remote producer that have not arrived. `None` without credit, or if the channel has ended.
     pub credit: Option<Credit>,
 }
 
 impl InputGate {
-    /// Looks at each channel, one after the other: for who looks now and then.
+    /// Inspects the channels one after the other, not atomically. Visits every channel, so do not call it often.
     #[must_use]
     pub fn inspect(&self) -> Vec<ChannelInspection> {
-        // Producers and channels have locks of their own, which are not taken under the gate's.
+        // Producers and channels have locks of their own, which must not be taken under the gate's lock.
         let seen: Vec<(usize, Source)> =
             self.state.lock().channels.iter().map(|channel| (channel.queue.len(), channel.source.share())).collect();
         let inspect = |(channel, (queued, source)): (u32, (usize, Source))| {

@@ -1,4 +1,4 @@
-//! The queue of one channel of a gate: elements in order, priority events ahead of them.
+//! Queue of one channel of a gate: elements in order, priority events first.
 
 use std::collections::VecDeque;
 use std::sync::Weak;
@@ -10,17 +10,17 @@ use crate::event::Event;
 use crate::ids::CheckpointId;
 use crate::subpartition::Element;
 
-/// What arrived for one channel and was not read. A local channel queues nothing: its producer does.
+/// Elements that arrived for one channel and were not read. Empty for a local channel, whose producer queues them.
 #[derive(Debug, Default)]
 pub(super) struct ChannelQueue {
     pub(super) source: Source,
     pub(super) queue: VecDeque<Element>,
     pub(super) queued_events: usize,
-    /// Events that were read and the producer was not told of.
+    /// Events that the task has read and the gate has not reported to the producer.
     events_read: EventsRead,
-    /// Leading elements of the queue that are priority events.
+    /// Number of priority events at the front of the queue.
     pub(super) priority: usize,
-    /// Of each of them, how many elements it overtook. They stay until it is read.
+    /// For each priority event, how many elements it overtook. These elements stay queued until the event is read.
     overtaken: VecDeque<usize>,
     pub(super) is_ready: bool,
     /// Its end of partition arrived (remote) or was read (local).
@@ -28,7 +28,8 @@ pub(super) struct ChannelQueue {
 }
 
 impl ChannelQueue {
-    /// True if the element is a priority event, and the first. So are barriers of the checkpoint that is `late`.
+    /// Queues an element. Returns true if it is a priority event and the first one in the queue. Barriers of the `late`
+    /// checkpoint count as priority events.
     pub(super) fn push(&mut self, element: Element, late: Option<CheckpointId>) -> bool {
         let Element::Event(event) = &element else {
             self.queue.push_back(element);
@@ -43,16 +44,16 @@ impl ChannelQueue {
         self.put_ahead(element, self.queue.len())
     }
 
-    /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued; true if it is the first there.
+    /// Moves the barrier of a late checkpoint to the front. Returns true if it is the first priority event there.
     pub(super) fn expire(&mut self, late: CheckpointId) -> bool {
         let is_late = |element: &Element| matches!(element, Element::Event(event) if event.is_late_barrier(late));
-        // Behind those that are ahead already, its own among them.
+        // Skip the priority events, which may include this barrier already.
         let mut rest = self.queue.iter().enumerate().skip(self.priority);
         let Some(place) = rest.find_map(|(place, element)| is_late(element).then_some(place)) else { return false };
         self.queue.remove(place).is_some_and(|element| self.put_ahead(element, place))
     }
 
-    /// Puts a priority event ahead of what is queued; up to `place` it overtakes it.
+    /// Inserts a priority event after the other priority events. It overtakes the elements before `place`.
     fn put_ahead(&mut self, element: Element, place: usize) -> bool {
         self.overtaken.push_back(place - self.priority);
         self.queue.insert(self.priority, element);
@@ -70,13 +71,14 @@ impl ChannelQueue {
         Some(element)
     }
 
-    /// What the priority event overtook that comes next, if one does.
+    /// Returns copies of the elements that the next priority event overtook, if the next element is a priority event.
     pub(super) fn overtaken_by_next(&self) -> Option<Vec<Element>> {
         let overtaken = *self.overtaken.front()?;
         Some(self.queue.iter().skip(self.priority).take(overtaken).cloned().collect())
     }
 
-    /// The task has read an event: whom to tell, and how many it was, once that is due.
+    /// Counts an event that the task has read. Returns the channel to report to and the number of events, once a report
+    /// is due.
     pub(super) fn note_event_read(&mut self) -> Option<(Weak<RemoteChannel>, EventsRead)> {
         match &self.source {
             Source::Remote(remote) if self.events_read.note_one() => {

@@ -1,11 +1,12 @@
-//! What a gate holds for its remote channels, in bytes, and what it does about it where no credit bounds it: all that a
-//! gate knows of ways without credit.
+//! Byte accounting of a gate's remote channels, and the limits that apply without credit. All of the gate's code for
+//! channels without credit is here.
 //!
 //! # Invariants
 //! - N1: `queued` is the sum of the data in the gate's queues of remote channels.
-//! - N2: `queued + reserved <= bounds.queue_bytes` as far as only channels that drop fill the gate: a record is admitted
-//!   with all its bytes or not at all.
-//! - N3: between the two watermarks the gate stays as it was: congested if it came from above.
+//! - N2: `queued + reserved <= bounds.queue_bytes` if only channels that drop fill the gate. A record is admitted with
+//!   all its bytes or not at all.
+//! - N3: between the two watermarks the congestion state does not change: the gate stays congested if it came from
+//!   above.
 
 use std::task::Waker;
 
@@ -16,23 +17,23 @@ use crate::error::PeerViolation;
 use crate::ids::ChannelIndex;
 use crate::subpartition::Element;
 
-/// How much a gate may queue where no credit bounds it.
+/// Limits on the data that a gate queues if no credit bounds it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ReceiveQueueLimits {
-    /// Bytes beyond which channels that drop take no further record, and that the watermarks refer to.
+    /// Bytes beyond which channels that drop admit no further record. The watermarks are fractions of it.
     pub queue_bytes: usize,
-    /// Bytes beyond which channels without bound fail the gate.
+    /// Bytes beyond which unbounded channels fail the gate.
     pub limit_bytes: usize,
 }
 
-/// Bytes in and out of a gate, as of one moment.
+/// Byte and drop counters of a gate at one moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct IntakeCounters {
-    /// Data of remote channels that arrived and was not read.
+    /// Bytes of remote channels that arrived and were not read.
     pub queued_bytes: u64,
-    /// Records thrown away.
+    /// Records that were dropped.
     pub dropped_records: u64,
-    /// Bytes of these records, length prefixes included.
+    /// Bytes of dropped records, including length prefixes.
     pub dropped_bytes: u64,
 }
 
@@ -41,7 +42,7 @@ pub struct IntakeCounters {
 pub(crate) struct ReceiveQueue {
     bounds: ReceiveQueueLimits,
     queued: usize,
-    /// Bytes of admitted records that are still to come.
+    /// Bytes of admitted records that have not arrived yet.
     reserved: usize,
     dropped_records: u64,
     dropped_bytes: u64,
@@ -52,7 +53,7 @@ pub(crate) struct ReceiveQueue {
 }
 
 impl InputGate {
-    /// Bounds what channels without credit may queue. Before they open; without, nothing bounds them.
+    /// Limits the data that channels without credit may queue. Call it before they open; without it there is no limit.
     pub fn set_bounds(&self, bounds: ReceiveQueueLimits) {
         self.state.lock().intake.set_bounds(bounds);
     }
@@ -62,25 +63,25 @@ impl InputGate {
         self.state.lock().intake.set_monitor(monitor);
     }
 
-    /// The queue passed [`HIGH_WATERMARK`] of its bound and has not come down to [`LOW_WATERMARK`] since. Only told while
-    /// there is a monitor.
+    /// Returns true if the queue has passed [`HIGH_WATERMARK`] of its limit and has not fallen to [`LOW_WATERMARK`]
+    /// since. Only maintained if there is a monitor.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         self.state.lock().intake.is_congested()
     }
 
-    /// Bytes of remote channels that are queued, and records that were dropped.
+    /// Returns the queued bytes of remote channels and the dropped records.
     #[must_use]
     pub fn intake(&self) -> IntakeCounters {
         self.state.lock().intake.counters()
     }
 
-    /// Lets a channel decide which of the records that arrived come in. One lock a buffer.
+    /// Lets a channel decide which arrived records it admits. Takes the lock once per buffer.
     pub(crate) fn admit<R>(&self, decide: impl FnOnce(&mut ReceiveQueue) -> R) -> R {
         decide(&mut self.state.lock().intake)
     }
 
-    /// Queues bytes of records that were admitted.
+    /// Queues bytes of admitted records.
     pub(crate) fn on_admitted(&self, channel: ChannelIndex, buffer: Buffer) -> Result<(), PeerViolation> {
         let bytes = buffer.len();
         let mut element = Some(Element::Data(buffer));
@@ -113,7 +114,7 @@ impl ReceiveQueue {
         self.monitor = Some(monitor);
     }
 
-    /// May a record of so many bytes come in? If so, there will be room for it.
+    /// Returns true if a record of `bytes` bytes may enter, and reserves room for it. Otherwise counts it as dropped.
     pub(crate) fn admit(&mut self, bytes: usize) -> bool {
         let is_admitted = self.queued.saturating_add(self.reserved).saturating_add(bytes) <= self.bounds.queue_bytes;
         if is_admitted {
@@ -125,7 +126,7 @@ impl ReceiveQueue {
         is_admitted
     }
 
-    /// Part of an admitted record arrived.
+    /// Releases the reservation of the bytes of an admitted record that arrived.
     pub(super) fn redeem(&mut self, bytes: usize) {
         self.reserved = self.reserved.saturating_sub(bytes);
     }
@@ -140,13 +141,13 @@ impl ReceiveQueue {
         self.look();
     }
 
-    /// The gate is closed: nothing is queued any more, and nobody is congested.
+    /// Empties the queue of a closed gate, which ends any congestion.
     pub(super) fn clear(&mut self) {
         (self.queued, self.reserved) = (0, 0);
         self.look();
     }
 
-    /// Bytes queued and the limit, once there are more than that.
+    /// Returns the queued bytes and the limit if the limit is exceeded.
     pub(super) fn excess(&self) -> Option<(usize, usize)> {
         let limit = self.bounds.limit_bytes;
         (self.queued > limit).then_some((self.queued, limit))
@@ -161,12 +162,13 @@ impl ReceiveQueue {
         IntakeCounters { queued_bytes: queued as u64, dropped_records, dropped_bytes }
     }
 
-    /// Whom to tell of a change of `is_congested`, once, when no lock is held.
+    /// Returns the monitor to wake after `is_congested` changed. Returns it once per change; the caller wakes it
+    /// without a lock.
     pub(super) fn take_flip(&mut self) -> Option<Waker> {
         if std::mem::take(&mut self.has_flipped) { self.monitor.clone() } else { None }
     }
 
-    /// N3.
+    /// Updates `is_congested` (N3).
     fn look(&mut self) {
         if self.monitor.is_none() {
             return;
@@ -181,10 +183,10 @@ impl ReceiveQueue {
     }
 }
 
-/// Storm's `backpressure.disruptor.high.watermark`: a queue this full is congested.
+/// Fill level at which a queue becomes congested: Storm's `backpressure.disruptor.high.watermark`.
 pub const HIGH_WATERMARK: f64 = 0.9;
 
-/// Storm's `backpressure.disruptor.low.watermark`: a congested queue is no longer, once it is this full.
+/// Fill level at which a congested queue recovers: Storm's `backpressure.disruptor.low.watermark`.
 pub const LOW_WATERMARK: f64 = 0.4;
 
 #[cfg(test)]

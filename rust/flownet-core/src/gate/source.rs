@@ -1,4 +1,4 @@
-//! Where the elements of a channel come from.
+//! Source of a channel's elements: a remote channel, or the subpartition of a local producer.
 
 use std::sync::{Arc, Weak};
 use std::task::Wake;
@@ -46,7 +46,7 @@ impl Source {
     }
 }
 
-/// Called by a local producer that has something for a gate that found nothing.
+/// Wakes the gate when a local producer has elements again after a poll found none.
 pub(super) struct LocalWaker {
     pub(super) gate: Weak<InputGate>,
     pub(super) channel: ChannelIndex,

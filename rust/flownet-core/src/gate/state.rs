@@ -1,4 +1,4 @@
-//! What the gate's lock guards: the queues, whose turn it is, and who waits. No call leaves it.
+//! State that the gate's lock guards: the queues, the ready list and the waiting task. Calls no other component.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -21,33 +21,33 @@ use crate::subpartition::Element;
 pub(super) struct State {
     pub(super) channels: Box<[ChannelQueue]>,
     pub(super) ready: VecDeque<ChannelIndex>,
-    /// The task that found nothing.
+    /// Waker of the task that found no element.
     pub(super) sleeper: Option<Waker>,
     pub(super) failure: Option<ExchangeError>,
     pub(super) unfinished: usize,
     pub(super) is_closed: bool,
-    /// Where the remote channels have their segments from.
+    /// Pool that gives the remote channels their segments.
     pub(super) pool: Option<Arc<BufferPool>>,
     pub(super) intake: ReceiveQueue,
-    /// Whether what priority events overtook is kept for who asks.
+    /// Whether to store the in-flight data that priority events overtook.
     pub(super) keeps_overtaken: bool,
-    /// Of priority events that were read.
+    /// In-flight data of the priority events that the task has read.
     pub(super) overtaken: Vec<(ChannelIndex, Vec<Element>)>,
-    /// The last checkpoint that has taken too long: its barriers overtake what is queued here.
+    /// The last late checkpoint: its barriers overtake the elements queued here.
     late: Option<CheckpointId>,
-    /// A priority event came, of which the task is to be told.
+    /// A priority event arrived and the task was not woken for it yet.
     pub(super) is_urgent: bool,
-    /// Channels whose producers are to be told that events were read, when the lock is let go.
+    /// Channels that must report read events to their producers after the unlock.
     pub(super) events_read: Vec<(Weak<RemoteChannel>, EventsRead)>,
 }
 
-/// What the task has to do after looking at the queues.
+/// Next step of the task after a look at the queues.
 pub(super) enum Step {
-    /// Poll this producer for up to so many elements.
+    /// Poll this producer for up to this many elements.
     Local(ChannelIndex, Arc<SubpartitionCell>, usize),
-    /// Nothing more now.
+    /// No more elements now.
     Idle,
-    /// Every channel ended.
+    /// Every channel has ended.
     Ended,
     Failed(ExchangeError),
 }
@@ -104,7 +104,7 @@ impl State {
         }
         if let Some(Element::Data(buffer)) = slot {
             if self.intake.excess().is_some() {
-                // The gate has failed for it: what still comes must not make it worse.
+                // The gate has already failed for its limit: queue no more bytes.
                 return Ok(());
             }
             self.intake.arrive(buffer.len());
@@ -112,7 +112,7 @@ impl State {
         if let Some(element) = slot.take()
             && channel.push(element, self.late)
         {
-            // Ahead of the channels that only have data.
+            // A priority event goes ahead of the channels that only have data.
             self.enqueue_first(index);
             self.is_urgent = true;
         } else {
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// Takes the priority events of remote channels; gives the producers of local ones.
+    /// Takes the priority events of remote channels. Returns the local producers, which the caller polls.
     pub(super) fn take_priority(
         &mut self,
         sink: &mut impl FnMut(ChannelIndex, Event),
@@ -196,7 +196,7 @@ impl State {
             let channel = &mut self.channels[index.index()];
             channel.is_ready = false;
             if let Source::Local(cell) = &channel.source {
-                // In turn with others, one buffer each; alone, all that is asked for.
+                // One buffer per turn if other channels are ready; otherwise as many as the caller asked for.
                 let share = if self.ready.is_empty() { max - *taken } else { 1 };
                 return Step::Local(index, Arc::clone(cell), share);
             }
