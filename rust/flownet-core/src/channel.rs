@@ -1,44 +1,46 @@
-//! A remote channel: the segments a consumer has promised to one producer, and the credit that says so.
+//! Remote channel: holds segments for one producer and grants it credit for them.
 //!
-//! A channel *owns* its free segments and those its task still reads. Up to `exclusive` of them are *standing*: promised
-//! while the producer has nothing to send, so that what it sends next finds its credit there. The others are *floating*:
-//! taken from the gate's pool while the producer has a backlog and given back one by one as the task is done with them.
-//! The pool hands them to waiting channels in the order in which they began to wait.
+//! A channel *owns* its free segments and the segments that its task still reads. Up to `exclusive` of them are
+//! *standing*: the channel grants credit for them while the producer has nothing to send, so the next buffer finds its
+//! credit there. All others are *floating*. The channel takes them from the gate's pool while the producer has a
+//! backlog, and returns each one when the task has read it. The pool serves waiting channels in the order in which they
+//! began to wait.
 //!
-//! Standing segments are booked with the pool, which bounds them by what it has, not by the number of channels. Where it
-//! has enough, each channel keeps all its exclusive segments. Where it is short, channels open with equal parts of what
-//! may stand, or with nothing; one that was active keeps a segment while nobody waits for it; and as soon as somebody
-//! does, what the task is done with goes to those who wait. A channel without standing credit lives by its producer's
-//! announcements of backlog.
+//! The pool books standing segments. Its size bounds them, not the number of channels. If the pool has enough segments,
+//! each channel keeps all its exclusive ones. If it is short, channels open with equal shares of the segments that may
+//! stand, or with none. A channel that was active keeps a segment as long as no other channel waits for one. As soon as
+//! one waits, segments that the task has read go to the waiting channels. A channel without standing credit relies on
+//! its producer's announcements of backlog.
 //!
 //! # Invariants
 //! - I1: `announced + unannounced == free`. A channel promises no more than it holds, so a payload always finds its
-//!   segment, and holds nothing that it does not promise.
-//! - I2: `free <= owned`, and a released channel owns only what its task still reads.
-//! - I3: a channel with `free < standing + wanted` waits in the pool's queue, or is just being served by one thread.
-//! - I4: credit that may starve the producer is announced without delay. Credit is handed to the connection once it is
-//!   at least as much as the producer still has, or [`CREDIT_BATCH`]; the rest rides along or waits for the next segment.
-//!   While the producer has some, as far as its headers were read, and it is less than half a batch, the connection is
-//!   not woken for it: it goes out with what others are woken for, at the latest when the header is read with which the
-//!   producer has used what it had.
-//! - I5: `standing <= exclusive`, and every one of them is booked with the pool. What a channel asks for beyond them
-//!   waits at the producer, so it is used and comes back; and it is no more than the pool lends to one channel, which is
-//!   not all of it: a producer that announces what it does not have stops its own channel and no other. Several that do
-//!   can have it all: what was promised is never taken back. Peers are of one job and know its secret.
-//! - I6: a blocking event voids all credit, on both sides. What the channel had beyond its standing segments goes back,
-//!   so that others get to their barriers; the standing ones are promised anew with the resume. Until that is announced
-//!   nothing else may come.
+//!   segment. It holds no segment that it does not promise.
+//! - I2: `free <= owned`, and a released channel owns only segments that its task still reads.
+//! - I3: a channel with `free < standing + wanted` waits in the pool's queue, or one thread is serving it right now.
+//! - I4: credit that may starve the producer is announced without delay. The channel passes credit to the connection
+//!   once it is at least as much as the producer still has, or [`CREDIT_BATCH`]. The rest is sent along with it, or
+//!   waits for the next segment. The connection is not woken for it while the producer has credit left, as far as its
+//!   headers were read, and the new credit is less than half a batch. Such credit is sent when another channel wakes
+//!   the connection. At the latest it is sent when the header arrives with which the producer has used its credit.
+//! - I5: `standing <= exclusive`, and the pool has booked every standing segment. All other segments that a channel
+//!   requests have data that waits at the producer, so they are used and come back. Their number is at most the pool's
+//!   limit for one channel, which is less than the whole pool. A producer that announces a backlog it does not have
+//!   stops its own channel and no other. Several such producers can hold the whole pool, because promised credit is
+//!   never revoked. Peers belong to one job and know its secret.
+//! - I6: a blocking event voids all credit, on both sides. The channel returns its segments except the standing ones,
+//!   so that other channels reach their barriers. It promises the standing ones again with the resume. Until the resume
+//!   is announced, no other element may arrive.
 //!
 //! # Progress
-//! The pool keeps at least one segment that does not stand (I12 of the pool). By I5 and I6 a segment that does not stand
-//! is idle, promised to a producer that has data for it and may send, or full and to be read; so it comes back. Those
-//! who wait are served in turn, and a channel that is served and wants more goes to the end of the queue: hence every
-//! channel with data gets a segment, whatever the number of channels. What a channel was promised is never taken back.
-//! That the task reads, also where it writes on, is for [`crate::sizing`] to show.
+//! The pool has at least one segment that does not stand (I12 of the pool). By I5 and I6 such a segment is in one of
+//! three states, so it comes back. It is idle, it is promised to a producer that has data for it and may send, or it is
+//! full and to be read. The pool serves waiting channels in turn. A channel that was served and wants more goes to the
+//! end of the queue. Hence every channel with data gets a segment, whatever the number of channels. Segments promised
+//! to a channel are never revoked. [`crate::sizing`] shows that the task reads, even if it also writes.
 //!
 //! # Threads
-//! The driver receives, the task gives back, other channels' tasks pass segments on. One lock, never held while the
-//! pool, the gate or a waker is called.
+//! The driver receives, the task returns segments, and tasks of other channels pass segments on. One lock guards the
+//! state. It is never held during a call to the pool, the gate or a waker.
 
 mod policy;
 mod receive;
@@ -67,8 +69,8 @@ use crate::lock::Lock;
 use crate::subpartition::Element;
 use crate::sync::MutexGuard;
 
-/// Credit that waits at the consumer, at most. Many buffers are on their way on a long link only: to gather half of them
-/// before any is announced would leave the link empty in between.
+/// Most credit that waits at the consumer before it is announced. Only a long link has many buffers in transit. On such
+/// a link, gathering half of them before announcing any would leave the link empty in between.
 pub const CREDIT_BATCH: u32 = 8;
 
 /// See the [module docs](self).
@@ -77,38 +79,38 @@ pub struct RemoteChannel {
     gate: Weak<InputGate>,
     index: ChannelIndex,
     pool: Arc<BufferPool>,
-    /// The gate's.
+    /// Limit of the gate.
     fill_limit: Arc<SharedFillLimit>,
     exclusive: u32,
     control: ChannelControl,
-    /// What becomes of payloads that no credit promised a place; under credit there are none.
+    /// Handles payloads that have no credit; `None` under credit, where every payload has a segment.
     policy: Option<Box<dyn ReceivePolicy>>,
     state: Lock<State>,
 }
 
-/// What a channel wants its producer to know.
+/// Messages from a channel to its producer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Announcement {
-    /// The consumer wants no more. Nothing else matters then.
+    /// The consumer reads no more. All other fields are then irrelevant.
     pub cancel: bool,
-    /// The consumer is done with the blocking event. Goes before the credit.
+    /// The consumer has handled the blocking event. Applies before the credit.
     pub resume: bool,
     /// New credit.
     pub credit: Credit,
-    /// How far buffers are to be filled from now on, if that has changed.
+    /// How far the producer fills buffers from now on, if that has changed.
     pub fill_limit: Option<FillLimit>,
     /// Events that the task has read.
     pub events_read: EventsRead,
 }
 
 impl RemoteChannel {
-    /// Channel `index` of `gate`, with up to `exclusive` standing segments out of the gate's pool.
+    /// Creates channel `index` of `gate`, with up to `exclusive` standing segments from the gate's pool.
     #[must_use]
     pub fn new(gate: Arc<InputGate>, index: ChannelIndex, pool: Arc<BufferPool>, exclusive: u32) -> Arc<Self> {
         Self::with_control(gate, index, pool, exclusive, ChannelControl::Credit)
     }
 
-    /// Channel `index` of `gate` under any control; `exclusive` segments stand only under credit.
+    /// Creates channel `index` of `gate` under any control. The `exclusive` segments stand only under credit.
     #[must_use]
     pub fn with_control(
         gate: Arc<InputGate>,
@@ -133,8 +135,8 @@ impl RemoteChannel {
         channel
     }
 
-    /// Opens the channel: takes its part of the segments that may stand and promises them. Those that are not there yet
-    /// come later as credit.
+    /// Opens the channel: takes its share of the standing segments and promises them. Segments that the pool does not
+    /// have yet follow as credit.
     pub fn initial_credit(&self) -> Credit {
         if self.state.lock().phase != Phase::New {
             return Credit::ZERO;
@@ -157,7 +159,7 @@ impl RemoteChannel {
         self.state.lock().announce()
     }
 
-    /// Takes an event.
+    /// Receives an event.
     pub fn on_event(&self, event: Event, sequence: u32, backlog: Backlog) -> Result<(), PeerViolation> {
         let (is_end, is_blocking) = (matches!(event, Event::EndOfPartition), event.is_blocking());
         let void = {
@@ -180,7 +182,8 @@ impl RemoteChannel {
         Ok(())
     }
 
-    /// The producer has this many buffers ready: asks the pool for as many segments beyond the standing ones.
+    /// Receives the number of buffers that are ready at the producer. Requests as many segments from the pool, beyond
+    /// the standing ones.
     pub fn on_backlog(&self, backlog: Backlog) {
         if self.policy.is_some() {
             return;
@@ -195,7 +198,7 @@ impl RemoteChannel {
         self.request_segments();
     }
 
-    /// What the producer must be told; credit given out here counts as announced.
+    /// Takes the messages for the producer. Credit returned here counts as announced.
     pub fn take_announcement(&self) -> Announcement {
         let mut state = self.state.lock();
         match state.phase {
@@ -204,7 +207,7 @@ impl RemoteChannel {
             Phase::Open => {
                 let resume = std::mem::take(&mut state.wants_resume);
                 let fill_limit = self.fill_limit.get().filter(|limit| state.told_fill_limit != Some(*limit));
-                // Without credit they are filled to their end, always.
+                // Without credit, producers always fill buffers completely.
                 let fill_limit = fill_limit.filter(|_| self.policy.is_none());
                 state.told_fill_limit = fill_limit.or(state.told_fill_limit);
                 let events_read = state.events_read.take();
@@ -213,7 +216,8 @@ impl RemoteChannel {
         }
     }
 
-    /// The task is done with the blocking event it read: the producer may go on. False if there was none.
+    /// Resumes the producer after the task has handled the blocking event. Returns false if the channel was not
+    /// blocked.
     pub fn resume(&self) -> bool {
         let mut state = self.state.lock();
         if state.phase != Phase::Open {
@@ -224,12 +228,12 @@ impl RemoteChannel {
         }
         state.wants_resume = true;
         self.finish_change(state, true);
-        // What stands and was not there yet.
+        // Request the standing segments that have not come from the pool yet.
         self.request_segments();
         true
     }
 
-    /// The task has read so many events: as many may follow.
+    /// Reports that the task has read `read` events: the producer may send as many more.
     pub(crate) fn on_events_read(&self, read: EventsRead) {
         let mut state = self.state.lock();
         state.events_read.add(read);
@@ -237,12 +241,13 @@ impl RemoteChannel {
         self.finish_change(state, is_open);
     }
 
-    /// The consumer wants no more: free segments go home now, those in use when the task drops them.
+    /// Cancels the channel for the consumer. Free segments return to the pool now, the others when the task drops them.
     pub fn release(&self) {
         self.close(Phase::Cancelled);
     }
 
-    /// The channel failed and its producer knows or is gone: the gate gets the error, segments go home.
+    /// Fails a channel whose producer is gone or knows of the failure. Passes the error to the gate and returns the
+    /// segments.
     pub fn fail(&self, error: ExchangeError) {
         if self.close(Phase::Ended)
             && let Some(gate) = self.gate.upgrade()
@@ -251,56 +256,58 @@ impl RemoteChannel {
         }
     }
 
-    /// Opened, and neither released nor ended.
+    /// Returns true if the channel was opened and neither released nor ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.state.lock().phase == Phase::Open
     }
 
-    /// What controls it.
+    /// Returns the control of the channel.
     #[must_use]
     pub fn control(&self) -> ChannelControl {
         self.control
     }
 
-    /// Its place in the gate.
+    /// Returns the index of the channel in its gate.
     #[must_use]
     pub fn index(&self) -> ChannelIndex {
         self.index
     }
 
-    /// Segments that wait for a payload.
+    /// Returns the number of segments that wait for a payload.
     #[must_use]
     pub fn free_segments(&self) -> usize {
         self.state.lock().free.len()
     }
 
-    /// Segments that wait for a payload or are read by the task.
+    /// Returns the number of segments that wait for a payload or that the task reads.
     #[must_use]
     pub fn owned_segments(&self) -> u32 {
         self.state.lock().owned
     }
 
-    /// Buffers that hold data for the task, here or at the producer as far as that has told.
+    /// Returns the number of buffers that hold data for the task: buffers here, and buffers that the producer has
+    /// reported.
     #[must_use]
     pub fn buffers_in_use(&self) -> usize {
         let state = self.state.lock();
         state.owned as usize - state.free.len() + state.wanted as usize
     }
 
-    /// Buffers promised to the producer and not yet come; none where no credit is given, or the channel is not open.
+    /// Returns the buffers promised to the producer that have not arrived. `None` without credit, or if the channel is
+    /// not open.
     #[must_use]
     pub fn credit_given(&self) -> Option<Credit> {
         let state = self.state.lock();
         (self.control == ChannelControl::Credit && state.phase == Phase::Open).then_some(state.announced)
     }
 
-    /// Where announcements are collected from now on.
+    /// Sets the connection that collects announcements from now on.
     pub(crate) fn connect(&self, connection: Listing) {
         self.state.lock().connection = Some(connection);
     }
 
-    /// True if the channel was open or new.
+    /// Closes the channel. Returns true if it was open or new.
     fn close(&self, phase: Phase) -> bool {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::New | Phase::Open) {
@@ -317,7 +324,7 @@ impl RemoteChannel {
         true
     }
 
-    /// Lets go of the lock, then tells the connection if it must know or credit is due (I4).
+    /// Unlocks the state. Then lists or wakes the connection if it must announce something or credit is due (I4).
     fn finish_change(&self, state: MutexGuard<'_, State>, must_tell: bool) {
         state.assert_invariants();
         let is_urgent = must_tell || state.is_credit_urgent();

@@ -1,9 +1,9 @@
-//! What becomes of a payload that nobody promised to hold: the ways to receive without credit.
+//! Receive policies for channels without credit, whose payloads have no reserved segment.
 //!
-//! They exist to be compared with credit; each fails in its own way. [`tcp`] waits for a segment and so stops its socket,
-//! [`lossy`] throws whole records away, [`unbounded`] takes memory from the heap. A channel under one of them says so to
-//! its producer with [`Credit::UNLIMITED`](crate::Credit), keeps its life, its sequence and its events as under credit,
-//! and owns no segments.
+//! The policies exist for comparison with credit. Each one fails in its own way. [`tcp`] waits for a segment and so
+//! stops its socket. [`lossy`] drops whole records. [`unbounded`] allocates memory from the heap. A channel under such
+//! a policy announces [`Credit::UNLIMITED`](crate::Credit) to its producer and owns no segments. Its life cycle,
+//! sequence numbers and events are the same as under credit.
 
 mod lossy;
 mod tcp;
@@ -22,32 +22,32 @@ use super::RemoteChannel;
 use crate::error::PeerViolation;
 use crate::gate::InputGate;
 
-/// What keeps a producer from sending more than its consumer can hold.
+/// Flow control of a channel: limits what a producer sends to what its consumer can hold.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum ChannelControl {
-    /// Credit: the producer sends only what the consumer has promised to hold.
+    /// Credit: the producer sends only buffers for which the consumer has reserved a segment.
     #[default]
     Credit,
-    /// TCP alone: a payload that finds no segment stops the socket, and all channels of the exchange that share it.
-    /// Exchanges have sockets of their own, as in Flink before 1.5: on one socket, an exchange could wait for another
-    /// one downstream of it for ever.
+    /// TCP alone: a payload without a segment stops the socket and all channels of the exchange that share it. Each
+    /// exchange has its own sockets, as in Flink before 1.5. On a shared socket, an exchange could wait for ever for an
+    /// exchange downstream of it.
     Tcp {
-        /// The exchange whose channels share a socket.
+        /// Exchange whose channels share a socket.
         exchange: u32,
     },
-    /// Nothing: records that do not fit into the gate's queue are thrown away, and counted.
+    /// No flow control: records that do not fit into the gate's queue are dropped and counted.
     Drop,
-    /// Nothing: the gate's queue grows on the heap, up to a limit at which the gate fails.
+    /// No flow control: the gate's queue grows on the heap, up to a limit at which the gate fails.
     Unbounded,
 }
 
-/// See the [module docs](self). Called for an open channel, by the one thread that reads its connection.
+/// See the [module docs](self). Called for an open channel, by the single thread that reads its connection.
 pub(super) trait ReceivePolicy: fmt::Debug + Send + Sync {
-    /// A place for a payload of so many bytes. `None` if there is none any more: the channel closed, or fails for want
-    /// of memory. Pending: `waker` is woken when to ask again.
+    /// Returns a segment for a payload of `bytes` bytes. Returns `None` if there will be none: the channel is closed,
+    /// or fails because memory is exhausted. If pending, `waker` is woken when the caller should ask again.
     fn poll_place(&self, channel: &RemoteChannel, bytes: usize, waker: &Waker) -> Poll<Option<MemorySegment>>;
 
-    /// Takes the payload that lies in the first `len` bytes of such a place.
+    /// Passes on the payload in the first `len` bytes of such a segment.
     fn hand_on(
         &self,
         channel: &RemoteChannel,
@@ -56,12 +56,12 @@ pub(super) trait ReceivePolicy: fmt::Debug + Send + Sync {
         len: usize,
     ) -> Result<(), PeerViolation>;
 
-    /// The channel closed: whoever waits is woken, what it has goes home.
+    /// Handles the close of the channel: wakes a waiting reader and returns the segments.
     fn close(&self) {}
 }
 
 impl ChannelControl {
-    /// `None` under credit: there every payload has its place before it is sent.
+    /// Returns the policy; `None` under credit, where every payload has a segment before it is sent.
     pub(super) fn policy(self, pool: &Arc<BufferPool>) -> Option<Box<dyn ReceivePolicy>> {
         let pool = Arc::clone(pool);
         match self {
@@ -73,7 +73,8 @@ impl ChannelControl {
     }
 }
 
-/// A segment of the pool, or memory beyond it. Where the system gives none, the channel fails, and with it the gate.
+/// Returns a segment of the pool, or else of the heap. If the allocation fails, the channel fails, and with it the
+/// gate.
 fn pooled_or_not(pool: &BufferPool, channel: &RemoteChannel, bytes: usize) -> Option<MemorySegment> {
     pool.try_take(0).or_else(|| unpooled(channel, bytes))
 }

@@ -1,4 +1,4 @@
-//! The way of a payload into the gate: from a header to its place, and from there to the queue.
+//! Path of a payload into the gate: from its header to a segment, and from there to the queue.
 
 use std::task::{Poll, Waker};
 
@@ -10,8 +10,8 @@ use crate::error::PeerViolation;
 use crate::subpartition::Element;
 
 impl RemoteChannel {
-    /// Takes the segment for a payload whose header arrived; `None` for a closed channel (skip the payload). Checks
-    /// the sequence and the credit.
+    /// Takes the segment for a payload whose header arrived. Checks the sequence number and the credit. Returns `None`
+    /// if the channel is closed: the caller skips the payload.
     pub fn take_for_receive(&self, sequence: u32) -> Result<Option<MemorySegment>, PeerViolation> {
         let mut state = self.state.lock();
         if state.phase != Phase::Open {
@@ -19,16 +19,17 @@ impl RemoteChannel {
         }
         state.expect_sequence(sequence)?;
         state.announced.spend_one()?;
-        // Until the next backlog is known, what was asked for is now on its way.
+        // This buffer was part of the last reported backlog and is now in transit; the next report corrects the count.
         state.wanted = state.wanted.saturating_sub(1);
         let segment = state.free.pop();
         self.finish_change(state, false);
         Ok(Some(segment.expect("I1: every announced credit has its segment")))
     }
 
-    /// A place for a payload of so many bytes whose header arrived; `None` for a closed channel (skip the payload). Under
-    /// credit it is there. Pending: nothing that follows on the connection may be read; `waker` is woken when the header
-    /// should be brought again, which is not in sequence yet: it is checked, once, when its payload has a place.
+    /// Returns a segment for a payload of `bytes` bytes whose header arrived. Under credit it is always there. Returns
+    /// `None` if the channel is closed: the caller skips the payload. While this is pending, the caller must read
+    /// nothing more from the connection. `waker` is woken when the caller should offer the header again. The sequence
+    /// number is checked once, when the payload has a segment.
     pub(crate) fn poll_place(
         &self,
         sequence: u32,
@@ -45,7 +46,7 @@ impl RemoteChannel {
         }
     }
 
-    /// Takes a payload that lies in the segment of [`Self::take_for_receive`].
+    /// Receives a payload in the segment of [`Self::take_for_receive`].
     pub fn on_buffer(&self, segment: MemorySegment, len: usize, backlog: Backlog) -> Result<(), PeerViolation> {
         if let Some(policy) = &self.policy {
             let gate = self.gate.upgrade().filter(|_| self.is_open());
@@ -62,7 +63,7 @@ impl RemoteChannel {
         Ok(())
     }
 
-    /// Takes a data frame without payload: its credit comes straight back.
+    /// Receives a data frame without payload, whose credit is earned again at once.
     pub fn on_empty_buffer(&self, sequence: u32, backlog: Backlog) -> Result<(), PeerViolation> {
         let mut state = self.state.lock();
         if state.phase == Phase::Open {
@@ -77,7 +78,7 @@ impl RemoteChannel {
         Ok(())
     }
 
-    /// A segment taken for receive that nothing was received into.
+    /// Returns a segment that was taken for a payload but not filled.
     pub(crate) fn forfeit(&self, segment: MemorySegment) {
         if self.policy.is_none() {
             self.state.lock().owned -= 1;

@@ -1,5 +1,5 @@
-//! Where a channel's segments come from and go to: asked of the gate's pool, passed on by other channels, kept as
-//! standing, given back.
+//! Segment life cycle of a channel: requested from the gate's pool, offered by other channels, retained as standing,
+//! returned.
 
 use std::task::{Poll, Waker};
 
@@ -9,7 +9,7 @@ use super::state::State;
 use super::{Phase, RemoteChannel};
 
 impl RemoteChannel {
-    /// I3: one thread at a time asks, until nothing is wanted or the channel waits in the pool's queue.
+    /// Requests segments until the channel wants none or waits in the pool's queue. One thread at a time does so (I3).
     pub(super) fn request_segments(&self) {
         loop {
             {
@@ -28,14 +28,14 @@ impl RemoteChannel {
                 return;
             }
             self.state.lock().is_waiting = false;
-            // Refused because a segment became idle: ask again. Or because the pool is gone: give up.
+            // The pool refused because a segment became idle, so try again. If the pool is gone, give up.
             if let Poll::Ready(Err(_)) = self.pool.poll_available(Waker::noop()) {
                 return;
             }
         }
     }
 
-    /// Ends the wait with this segment, or gives it back when nothing is wanted any more.
+    /// Ends the wait with this segment. Returns the segment if the channel wants none any more.
     fn accept(&self, segment: MemorySegment) -> Option<MemorySegment> {
         let mut state = self.state.lock();
         state.is_waiting = false;
@@ -49,10 +49,11 @@ impl RemoteChannel {
         None
     }
 
-    /// Books what the channel opens with. All channels ask for the same part, so none comes too late for it.
+    /// Books the channel's initial standing segments. All channels ask for the same share, so late ones still get
+    /// theirs.
     pub(super) fn book_standing(&self) -> u32 {
         let share = self.pool.standing_share(self.exclusive as usize);
-        // No more than `exclusive`, which is a u32.
+        // At most `exclusive`, which is a u32.
         (0..share).take_while(|_| self.pool.try_stand()).count() as u32
     }
 
@@ -62,7 +63,7 @@ impl RemoteChannel {
         }
     }
 
-    /// Finds a segment that the task is done with its place. What of it is to go to the pool is returned.
+    /// Retains a segment that the task has read, or returns it to the caller to give to the pool.
     fn keep_or_return(&self, segment: MemorySegment) -> Option<MemorySegment> {
         let is_claimed = self.pool.claims_standing();
         let mut state = self.state.lock();
@@ -72,7 +73,7 @@ impl RemoteChannel {
             return None;
         }
         if state.phase == Phase::Open && state.owned <= state.standing {
-            // Somebody waits for a segment, and this channel has no data for it.
+            // Another channel waits for a segment, and this channel has no data for it.
             state.standing -= 1;
             state.owned -= 1;
             self.finish_change(state, false);
@@ -88,12 +89,12 @@ impl RemoteChannel {
         self.keep_as_standing(segment)
     }
 
-    /// Whether to ask the pool for one that stands at all: [`Self::keep_as_standing`] looks again.
+    /// Returns whether to try to book another standing segment. [`Self::keep_as_standing`] checks the state again.
     fn may_grow(&self, state: &State, is_claimed: bool) -> bool {
         state.phase == Phase::Open && state.standing < self.exclusive && !is_claimed
     }
 
-    /// A channel that was active keeps a segment beyond those it has, if the pool can spare it.
+    /// Retains one more standing segment for an active channel, if the pool can spare it.
     fn keep_as_standing(&self, segment: MemorySegment) -> Option<MemorySegment> {
         let is_booked = self.pool.try_stand();
         let mut state = self.state.lock();

@@ -1,5 +1,5 @@
-//! The books of a channel: what it owns, what it promised, and where it is in its life. Plain values without a lock;
-//! the invariants are those of [`RemoteChannel`](super::RemoteChannel).
+//! State of a channel: segments it owns, credit it promised, and its phase. Plain values without a lock. The invariants
+//! are those of [`RemoteChannel`](super::RemoteChannel).
 
 use flownet_memory::MemorySegment;
 
@@ -16,7 +16,7 @@ pub(super) struct State {
     pub(super) owned: u32,
     /// Segments booked as standing.
     pub(super) standing: u32,
-    /// Segments the producer's backlog asks for, beyond the standing ones.
+    /// Segments that the producer's backlog requires beyond the standing ones.
     pub(super) wanted: u32,
     pub(super) announced: Credit,
     pub(super) unannounced: Credit,
@@ -25,9 +25,9 @@ pub(super) struct State {
     /// A blocking event arrived and was not resumed.
     pub(super) is_blocked: bool,
     pub(super) wants_resume: bool,
-    /// As the producer was told last.
+    /// Limit that was last announced to the producer.
     pub(super) told_fill_limit: Option<FillLimit>,
-    /// Events that the task has read and the producer was not told of.
+    /// Events that the task has read and the channel has not reported to the producer.
     pub(super) events_read: EventsRead,
     pub(super) connection: Option<Listing>,
 }
@@ -36,9 +36,9 @@ pub(super) struct State {
 pub(super) enum Phase {
     New,
     Open,
-    /// By its consumer; the producer must be told.
+    /// Closed by the consumer; the producer must be informed.
     Cancelled,
-    /// By its end, or by an error the producer knows of.
+    /// Closed by its end, or by an error that the producer knows.
     Ended,
 }
 
@@ -88,13 +88,13 @@ impl State {
         Ok(())
     }
 
-    /// The task is done with a segment that stays.
+    /// Retains a segment that the task has read.
     pub(super) fn keep(&mut self, segment: MemorySegment) {
         self.free.push(segment);
         self.unannounced.earn_one();
     }
 
-    /// I6: voids all credit and gives what is beyond the standing segments.
+    /// Voids all credit (I6) and returns the segments beyond the standing ones.
     pub(super) fn block(&mut self) -> Vec<MemorySegment> {
         self.is_blocked = true;
         self.wanted = 0;

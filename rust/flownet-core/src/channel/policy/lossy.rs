@@ -1,7 +1,7 @@
-//! Records that do not fit into the gate's queue are thrown away, and counted.
+//! Drops and counts records that do not fit into the gate's queue.
 //!
 //! # Invariants
-//! - L1: of a record, every byte is handed on or none.
+//! - L1: the policy passes on every byte of a record, or none.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -19,7 +19,7 @@ use crate::record::cutter::RecordCutter;
 #[derive(Debug)]
 pub(super) struct Lossy {
     pool: Arc<BufferPool>,
-    /// Where the channel is in its stream of records.
+    /// Position of the channel in its stream of records.
     cutter: Lock<RecordCutter>,
 }
 
@@ -41,7 +41,7 @@ impl ReceivePolicy for Lossy {
         mut segment: MemorySegment,
         len: usize,
     ) -> Result<(), PeerViolation> {
-        // Nobody else cuts: a connection is read by one thread at a time.
+        // Copying out the cutter is safe: one thread at a time reads a connection.
         let mut cutter = *self.cutter.lock();
         let cut = gate.admit(|intake| cutter.cut(&mut segment.as_mut_slice()[..len], |bytes| intake.admit(bytes)));
         *self.cutter.lock() = cutter;

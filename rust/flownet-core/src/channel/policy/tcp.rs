@@ -1,9 +1,9 @@
-//! A payload waits for a segment of the gate's pool, and all that follows it on its socket waits with it.
+//! Makes a payload wait for a segment of the gate's pool. All later data on the same socket waits with it.
 //!
 //! # Invariants
-//! - T1: the wait holds no segment but the one it waited for, from the moment it comes until the header it came for is
-//!   taken up again, or the channel closes.
-//! - T2: it is in the pool's queue at most once.
+//! - T1: the wait holds no segment except the one it waited for. It holds that one until the reader offers the header
+//!   again, or until the channel closes.
+//! - T2: the wait is in the pool's queue at most once.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -24,7 +24,7 @@ pub(super) struct TcpWait {
     wait: Arc<Wait>,
 }
 
-/// What the pool serves.
+/// Listener that the pool serves.
 #[derive(Debug, Default)]
 struct Wait {
     state: Lock<State>,
@@ -35,7 +35,7 @@ struct State {
     is_closed: bool,
     is_waiting: bool,
     awaited: Option<MemorySegment>,
-    /// Who reads the socket once it is there.
+    /// Reader of the socket, to be woken when the segment is there.
     reader: Option<Waker>,
 }
 
@@ -69,7 +69,7 @@ impl ReceivePolicy for TcpWait {
                 return Poll::Pending;
             }
             self.wait.state.lock().is_waiting = false;
-            // Refused because a segment became idle: ask again. Or because the pool is gone, and so is the gate.
+            // The pool refused because a segment became idle, so try again. If the pool is gone, so is the gate.
             if let Poll::Ready(Err(_)) = self.pool.poll_available(Waker::noop()) {
                 return Poll::Ready(None);
             }
@@ -91,7 +91,7 @@ impl ReceivePolicy for TcpWait {
             std::mem::replace(&mut *self.wait.state.lock(), State { is_closed: true, ..State::default() });
         drop(awaited);
         if let Some(reader) = reader {
-            // What follows on its socket is for others.
+            // The socket also carries data of other channels, so the reader must continue.
             reader.wake();
         }
     }

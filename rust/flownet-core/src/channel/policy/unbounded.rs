@@ -1,4 +1,4 @@
-//! Whatever comes is taken: by the gate's pool while it has segments, then by the heap.
+//! Accepts every payload: in a segment of the gate's pool while it has some, then on the heap.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
