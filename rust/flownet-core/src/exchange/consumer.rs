@@ -1,15 +1,15 @@
-//! The consumer's end of a connection: channels that read subpartitions of one peer.
+//! Consumer side of a connection: channels that read subpartitions of one peer.
 //!
-//! The driver decodes frames and calls [`ConsumerConnection::handle_header`] and
-//! [`ConsumerConnection::handle_frame`]; it writes what [`ConsumerConnection::poll_transmit`] gives. Elements go to
-//! the gates of the channels, which wake their tasks.
+//! The driver decodes frames and calls [`ConsumerConnection::handle_header`] and [`ConsumerConnection::handle_frame`].
+//! It writes the bytes that [`ConsumerConnection::poll_transmit`] returns. Elements go to the gates of the channels,
+//! which wake their tasks.
 //!
 //! # Invariants
-//! - I1: channel ids are given in rising order and never twice, so a frame of a closed channel is told from one of a
-//!   channel that never was, without a memory of all closed ones.
-//! - I2: a breach of the protocol on one channel ends that channel; the others go on. Frames that name no channel we
-//!   opened end the connection.
-//! - I3: a channel leaves with exactly one CANCEL, or none if the producer ended it.
+//! - I1: channel ids are assigned in rising order and never twice. A frame of a closed channel can thus be
+//!   distinguished from a frame of a channel that never existed, without a record of all closed channels.
+//! - I2: a protocol violation on one channel ends that channel; the others continue. Frames that name a channel we did
+//!   not open end the connection.
+//! - I3: a channel ends with exactly one CANCEL, or with none if the producer ended it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ pub struct ConsumerConnection {
     ready: Arc<ReadyList>,
     channels: BTreeMap<ChannelId, OpenChannel>,
     next_id: u32,
-    /// Encoded frames that wait to be written, credit excepted.
+    /// Encoded frames that wait to be written, except credit.
     control: Vec<u8>,
-    /// The newest PING that was not answered: who does not read gets one PONG for all that it sent.
+    /// The newest unanswered PING: a peer that does not read gets one PONG for all its PINGs.
     unanswered_ping: Option<u64>,
-    /// Channels with something to announce.
+    /// Channels with an announcement for the producer.
     to_announce: Vec<ChannelId>,
 }
 
@@ -48,20 +48,20 @@ struct OpenChannel {
     subpartition: SubpartitionIndex,
 }
 
-/// Where the payload of a DATA frame goes.
+/// Destination of a DATA frame's payload.
 #[derive(Debug)]
 pub enum PayloadSlot {
-    /// Into this segment; then [`ConsumerConnection::handle_payload`].
+    /// The driver reads it into this segment, then calls [`ConsumerConnection::handle_payload`].
     Segment(ReceiveSlot),
-    /// Nowhere: the driver throws away this many bytes (which may be none).
+    /// The driver discards this many bytes, possibly none.
     Skip(usize),
-    /// Nowhere yet, and nothing behind this header may be read: the driver brings the same header again when its waker
-    /// was woken, and not before reads on. Only channels under [`ChannelControl::Tcp`](crate::channel::ChannelControl)
-    /// ask for this.
+    /// No segment is available yet. The driver must read nothing after this header. When its waker is woken, it offers
+    /// the same header again and then reads on. Only channels under
+    /// [`ChannelControl::Tcp`](crate::channel::ChannelControl) request this.
     Wait,
 }
 
-/// A segment of a channel, as long as the payload it is to take. Dropped unfilled, it goes home.
+/// Segment of a channel for one payload, with the payload's length. If it is dropped unfilled, the segment is returned.
 #[derive(Debug)]
 pub struct ReceiveSlot {
     channel: Arc<RemoteChannel>,
@@ -70,8 +70,8 @@ pub struct ReceiveSlot {
 }
 
 impl ConsumerConnection {
-    /// The consumer's end of a connection to `peer`, named so in errors. Its channels announce themselves on `ready`;
-    /// the driver hands what it drains there to [`Self::on_ready`].
+    /// Creates the consumer side of a connection to `peer`, which is its name in errors. Its channels list themselves
+    /// on `ready`. The driver passes the channels that it drains there to [`Self::on_ready`].
     pub fn new(peer: impl Into<Arc<str>>, ready: Arc<ReadyList>) -> Self {
         Self {
             peer: peer.into(),
@@ -84,7 +84,7 @@ impl ConsumerConnection {
         }
     }
 
-    /// Asks the peer for a subpartition, to be read by `channel`. Takes the channel's exclusive segments.
+    /// Requests a subpartition of the peer for `channel`. Takes the channel's exclusive segments.
     pub fn open(
         &mut self,
         channel: Arc<RemoteChannel>,
@@ -97,13 +97,13 @@ impl ConsumerConnection {
         let initial_credit = channel.initial_credit();
         ControlFrame::Open { channel: id, partition, subpartition, initial_credit }.encode(&mut self.control);
         self.channels.insert(id, OpenChannel { channel, partition, subpartition });
-        // It may have been released before it was opened.
+        // Announce at once: the channel may have been released before it was opened.
         self.to_announce.push(id);
         id
     }
 
-    /// Takes the header of a DATA frame and says where its payload goes. An `Err` ends the connection. `waker` is woken
-    /// after a [`PayloadSlot::Wait`].
+    /// Handles the header of a DATA frame and returns the destination of its payload. An `Err` ends the connection.
+    /// After a [`PayloadSlot::Wait`], `waker` is woken.
     pub fn handle_header(&mut self, header: DataHeader, waker: &Waker) -> Result<PayloadSlot, ProtocolError> {
         let skip = PayloadSlot::Skip(header.payload_bytes as usize);
         let Some(open) = self.find(header.channel)? else { return Ok(skip) };
@@ -119,7 +119,7 @@ impl ConsumerConnection {
         }
     }
 
-    /// Takes a filled slot.
+    /// Receives a filled slot.
     pub fn handle_payload(&mut self, mut slot: ReceiveSlot) -> Result<(), ProtocolError> {
         let header = slot.header;
         let received = header.verify(slot.as_mut_slice()).and_then(|()| match slot.segment.take() {
@@ -132,7 +132,7 @@ impl ConsumerConnection {
         Ok(())
     }
 
-    /// Takes any other frame. An `Err` ends the connection.
+    /// Handles any other frame. An `Err` ends the connection.
     pub fn handle_frame(&mut self, frame: ControlFrame<'_>) -> Result<(), ProtocolError> {
         match frame {
             ControlFrame::Event { channel, sequence, backlog, event, priority: _ } => {
@@ -175,13 +175,13 @@ impl ConsumerConnection {
         Ok(())
     }
 
-    /// A channel has something to announce: it came from the [`ReadyList`].
+    /// Queues a channel from the [`ReadyList`], which has an announcement.
     pub fn on_ready(&mut self, channel: ChannelId) {
         self.to_announce.push(channel);
     }
 
-    /// Appends all frames that wait to be written, the credit of all channels in one of them, how far to fill in another. False when there were
-    /// none.
+    /// Appends all frames that wait to be written. One frame carries the credit of all channels, another one their fill
+    /// limits. Returns false if there were none.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
         let before = out.len();
         let (mut credits, mut fill_limits, mut events) = (Vec::new(), Vec::new(), Vec::new());
@@ -199,24 +199,24 @@ impl ConsumerConnection {
             ControlFrame::Pong { token }.encode(&mut self.control);
         }
         out.append(&mut self.control);
-        // First, so that what the credit is for is filled so far already.
+        // Fill limits first, so that the producer applies them to the buffers that the credit pays for.
         encode_fill_limits(fill_limits, out);
         encode_credits(credits, out);
         encode_events_read(events, out);
         out.len() > before
     }
 
-    /// Asks for a sign of life. The peer's PONG needs no handling.
+    /// Sends a PING to check that the peer is alive. Its PONG needs no handling.
     pub fn ping(&mut self, token: u64) {
         ControlFrame::Ping { token }.encode(&mut self.control);
     }
 
-    /// Gives a sign of life unasked.
+    /// Sends an unrequested PONG as a sign of life.
     pub fn pong(&mut self, token: u64) {
         ControlFrame::Pong { token }.encode(&mut self.control);
     }
 
-    /// Leaves: every channel is released, and a last frame tells the peer.
+    /// Closes the connection: releases every channel and sends a last frame to the peer.
     pub fn close(&mut self) {
         for open in std::mem::take(&mut self.channels).into_values() {
             open.channel.fail(ExchangeError::Closed);
@@ -224,20 +224,20 @@ impl ConsumerConnection {
         ControlFrame::Close.encode(&mut self.control);
     }
 
-    /// The connection is gone: every channel that did not end fails with `error`.
+    /// Handles a lost connection: every channel that has not ended fails with `error`.
     pub fn connection_lost(&mut self, error: &ExchangeError) {
         for open in std::mem::take(&mut self.channels).into_values() {
             open.channel.fail(error.clone());
         }
     }
 
-    /// Channels that are open.
+    /// Returns the number of open channels.
     #[must_use]
     pub fn open_channels(&self) -> usize {
         self.channels.len()
     }
 
-    /// The open channel of this id; `None` for one that was closed (I1).
+    /// Returns the open channel with this id, or `None` if it was closed (I1).
     fn find(&self, id: ChannelId) -> Result<Option<&OpenChannel>, ProtocolError> {
         match self.channels.get(&id) {
             None if id.get() >= self.next_id => {
@@ -247,7 +247,7 @@ impl ConsumerConnection {
         }
     }
 
-    /// Takes what a channel wants to be told, and writes what has a frame of its own.
+    /// Takes the announcement of a channel and encodes its CANCEL or RESUME frame.
     fn announce(&mut self, id: ChannelId) -> Announcement {
         let Some(open) = self.channels.get(&id) else { return Announcement::default() };
         let announcement = open.channel.take_announcement();
@@ -260,7 +260,7 @@ impl ConsumerConnection {
         announcement
     }
 
-    /// I2: the channel ends, the peer stops sending for it.
+    /// Ends a channel whose peer violated the protocol, and makes the peer stop sending for it (I2).
     fn fail_violator(&mut self, id: ChannelId, violation: PeerViolation) {
         if let Some(open) = self.channels.remove(&id) {
             open.channel.fail(ExchangeError::ProtocolViolation {
@@ -283,7 +283,7 @@ impl Drop for ConsumerConnection {
 }
 
 impl ReceiveSlot {
-    /// The bytes to fill: all of the payload.
+    /// Returns the bytes to fill: the whole payload.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.segment {

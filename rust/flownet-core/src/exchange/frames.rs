@@ -1,4 +1,4 @@
-//! What a producer sends, as frames: elements of its subpartitions, and why a channel gets none.
+//! Frames of a producer: elements of its subpartitions, and the errors that end a channel.
 
 use super::outbox::Outbox;
 use crate::error::ExchangeError;
@@ -26,7 +26,7 @@ pub(super) fn push_element(channel: ChannelId, polled: PolledElement, checksums:
     }
 }
 
-/// Appends the frame that ends a channel.
+/// Appends the ERROR frame that ends a channel.
 pub(super) fn encode_refusal(channel: ChannelId, error: &ExchangeError, run: &mut Vec<u8>) {
     let (code, scope) = (code_of(error), ErrorScope::Channel(channel));
     match error {

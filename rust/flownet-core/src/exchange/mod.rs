@@ -1,4 +1,4 @@
-//! Connection machines: the two ends of one data connection.
+//! State machines for the two ends of one data connection.
 
 pub mod consumer;
 mod frames;

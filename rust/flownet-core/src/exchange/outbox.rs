@@ -1,4 +1,4 @@
-//! Frames on their way to a socket.
+//! Queue of encoded frames that wait for a socket.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,16 +7,16 @@ use flownet_memory::Buffer;
 
 use crate::wire::DataHeader;
 
-/// A queue of bytes for vectored writes. Headers, control frames and small payloads are gathered in contiguous runs,
-/// larger payloads are pointed at where they lie. A payload's segment goes home once its last byte was written; that
-/// of a copied payload at once.
+/// Byte queue for vectored writes. It copies headers, control frames and small payloads into contiguous runs, and
+/// references larger payloads in their segments. A payload's segment is released once its last byte was written. The
+/// segment of a copied payload is released at once.
 #[derive(Debug, Default)]
 pub struct Outbox {
     chunks: VecDeque<Chunk>,
     /// Bytes of the first chunk that are written already.
     written: usize,
     len: usize,
-    /// An emptied run, kept so that a steady stream allocates nothing.
+    /// An emptied run, reused so that a steady stream allocates nothing.
     spare: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ enum Chunk {
 }
 
 impl Outbox {
-    /// An empty outbox.
+    /// Creates an empty outbox.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -49,7 +49,7 @@ impl Outbox {
         self.append(encode);
     }
 
-    /// Fills `slices` with what comes next and says how many it filled.
+    /// Fills `slices` with the next bytes to write. Returns the number of filled slices.
     pub fn io_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut skip = self.written;
         let mut filled = 0;
@@ -61,7 +61,7 @@ impl Outbox {
         filled
     }
 
-    /// Takes note that the next `bytes` bytes were written.
+    /// Removes the next `bytes` bytes, which were written.
     pub fn advance(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.len, "a socket cannot write more than it was given");
         self.len = self.len.saturating_sub(bytes);
@@ -77,19 +77,19 @@ impl Outbox {
         }
     }
 
-    /// Nothing waits to be written.
+    /// Returns true if no bytes wait to be written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that wait to be written.
+    /// Returns the number of bytes that wait to be written.
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.len
     }
 
-    /// Drops everything; segments go home.
+    /// Drops all queued bytes and releases their segments.
     pub fn clear(&mut self) {
         self.chunks.clear();
         self.written = 0;
@@ -117,10 +117,10 @@ impl Chunk {
     }
 }
 
-/// Up to here copying is cheaper than two more entries of a vectored write.
+/// Payloads of at most this size are copied: cheaper than two more entries of a vectored write.
 const COPIED_PAYLOAD_BYTES: usize = 512;
 
-/// A run takes no further frame from here on, so that its memory stays small.
+/// Size from which a run takes no further frame, so that its memory stays small.
 const RUN_BYTES: usize = 16 * flownet_memory::KIB;
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
-//! The producer's end of a connection: one reader for each subpartition the peer opened.
+//! Producer side of a connection: one reader for each subpartition that the peer opened.
 //!
-//! The driver hands in decoded frames and the channels of the [`ReadyList`], and writes the [`Outbox`] that
-//! [`ProducerConnection::poll_transmit`] fills, which it should call only while the socket takes bytes.
+//! The driver passes in decoded frames and the channels of the [`ReadyList`]. It writes the [`Outbox`] that
+//! [`ProducerConnection::poll_transmit`] fills. It should call that method only while the socket accepts bytes.
 //!
 //! # Invariants
-//! - I1: a reader is in the queue of ready ones at most once, and sends one buffer per turn, so channels share the
+//! - I1: a reader is in the queue of ready readers at most once, and sends one buffer per turn. Channels thus share the
 //!   connection buffer by buffer.
-//! - I2: a data buffer costs one credit and none is sent without; events are free.
+//! - I2: a data buffer costs one credit, and none is sent without credit; events are free.
 //! - I3: a reader that is not queued sleeps: its subpartition, a credit or a resume queues it again.
-//! - I4: ids are opened in rising order. A frame for a lower id that is not open crossed our end of partition or the
-//!   peer's own cancel and is ignored; one for a higher id ends the connection.
-//! - I5: a reader that sleeps without credit though it has data has told the peer of it, by its last frame or by a
-//!   BACKLOG; the peer then owes it a credit.
-//! - I6: what a peer that does not read makes us keep is bounded: of its PINGs the newest is answered, its requests that
-//!   wait, for their partition or for their refusal to be written, are at most [`MAX_UNANSWERED_REQUESTS`], and what a
-//!   refusal says is encoded when the socket has room for it.
-//! - I7: of a channel at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events are under way or unread. What is behind
-//!   the last of them waits here, data too; the peer has something to read then, and says that it did. Markers of latency
-//!   do not use them up: where few are left, the subpartition takes no markers.
+//! - I4: the peer opens channel ids in rising order. A frame for a lower id that is not open crossed our end of
+//!   partition or the peer's own cancel, and is ignored. A frame for a higher id ends the connection.
+//! - I5: a reader that has data and sleeps without credit has reported this to the peer, in its last frame or in a
+//!   BACKLOG. The peer then owes it a credit.
+//! - I6: the memory used for a peer that does not read is bounded. Only its newest PING is answered. At most
+//!   [`MAX_UNANSWERED_REQUESTS`] of its requests wait for their partition, or for their refusal to be written. The text
+//!   of a refusal is encoded when the socket has room for it.
+//! - I7: at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events of a channel are in transit or unread. Elements
+//!   after the last of them wait here, including data. The peer then has events to read, and reports when it has read
+//!   them. Latency markers do not use up the window: when few events are left, the subpartition accepts no markers.
 //!
-//! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a `WriteBufferWaterMark` between its queue and the
-//! socket.
+//! Channels without credit ([`Credit::UNLIMITED`]) differ only in a `WriteBufferWaterMark` between the connection's
+//! queue and the socket.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -42,22 +42,22 @@ use crate::partition::{PartitionHandle, SubpartitionCell};
 use crate::subpartition::Element;
 use crate::wire::{ControlFrame, ErrorCode, ErrorScope, encode_backlogs};
 
-/// Where a connection finds the partitions of its process.
+/// Finds the partitions of this process for a connection.
 pub trait PartitionLookup {
-    /// The partition, if it is registered.
+    /// Returns the partition if it is registered.
     fn find(&self, partition: PartitionId) -> Option<PartitionHandle>;
 }
 
-/// How a [`ProducerConnection`] behaves.
+/// Settings of a [`ProducerConnection`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProducerSettings {
-    /// Adds a CRC32C to every DATA frame. Default: no; TCP has a checksum of its own, if a weak one.
+    /// Whether to add a CRC32C to every DATA frame. Default: no, because TCP has its own checksum, though a weak one.
     pub checksums: bool,
     /// How long a request waits for a partition that is not registered yet. Default: 10,000.
     pub request_timeout_ms: u64,
-    /// Bytes that may wait for the socket of a connection without credit before it takes no more, and the bytes it must
-    /// come down to before it takes more again. Flink before 1.5 set Netty's watermarks to two segments, and one segment
-    /// and a byte; so are the defaults, of segments of 32 KiB.
+    /// Bytes in the socket's queue at which a connection without credit pauses and resumes. Flink before 1.5 set
+    /// Netty's watermarks to two segments, and to one segment and a byte. The defaults are the same, for segments of 32
+    /// KiB.
     pub watermarks: Watermarks,
 }
 
@@ -74,16 +74,16 @@ pub struct ProducerConnection {
     settings: ProducerSettings,
     ready_list: Arc<ReadyList>,
     readers: BTreeMap<ChannelId, Reader>,
-    /// Readers that may have something to send, in the order of their turns.
+    /// Readers that may have elements to send, in the order of their turns.
     ready: VecDeque<ChannelId>,
     parked: BTreeMap<ChannelId, ParkedRequest>,
-    /// The lowest id the peer may open next: beyond all of them, none.
+    /// Lowest id that the peer may open next. If it exceeds every id, the peer may open none.
     next_id: u64,
-    /// Channels whose end the peer is to be told of, encoded when the socket takes them.
+    /// Channels whose end must be reported to the peer. Encoded when the socket accepts them.
     refusals: VecDeque<Refusal>,
-    /// Encoded frames of our own that are not bound to a place among the elements.
+    /// Encoded frames that need no particular place among the elements.
     control: Vec<u8>,
-    /// I6: the newest PING that was not answered.
+    /// The newest unanswered PING (I6).
     unanswered_ping: Option<u64>,
     backlogs: Vec<(ChannelId, Backlog)>,
     brake: WriteBufferWaterMark,
@@ -95,35 +95,35 @@ struct Reader {
     cell: Arc<SubpartitionCell>,
     credit: Credit,
     events: EventWindow,
-    /// The subpartition knows that no markers are wanted.
+    /// Whether the subpartition was asked to leave out markers.
     leaves_out_markers: bool,
-    /// What the peer was last told of our backlog. If that is nothing, it owes us nothing: a reader without credit has
-    /// to tell of what came since, or it waits for ever.
+    /// Backlog that was last reported to the peer. If it is zero, the peer owes no credit. A reader without credit must
+    /// then report new data, or it waits for ever.
     told: Backlog,
     is_queued: bool,
 }
 
-/// What an ERROR frame of a channel says.
+/// Content of a channel's ERROR frame.
 #[derive(Debug)]
 struct Refusal {
     channel: ChannelId,
     error: ExchangeError,
 }
 
-/// A request for a partition that is not registered yet.
+/// Request for a partition that is not registered yet.
 #[derive(Debug)]
 struct ParkedRequest {
     partition: PartitionId,
     subpartition: SubpartitionIndex,
     credit: Credit,
     fill_limit: Option<FillLimit>,
-    /// Set by the first tick that sees it.
+    /// Set by the first tick after the request arrived.
     since_ms: Option<u64>,
 }
 
 impl ProducerConnection {
-    /// The producer's end of a connection. Its subpartitions announce themselves on `ready`; the driver hands what it
-    /// drains there to [`Self::on_ready`].
+    /// Creates the producer side of a connection. Its subpartitions list themselves on `ready`. The driver passes the
+    /// channels that it drains there to [`Self::on_ready`].
     #[must_use]
     pub fn new(ready: Arc<ReadyList>, settings: ProducerSettings) -> Self {
         Self {
@@ -142,7 +142,7 @@ impl ProducerConnection {
         }
     }
 
-    /// Takes a frame of the peer. An `Err` ends the connection.
+    /// Handles a frame of the peer. An `Err` ends the connection.
     pub fn handle_frame(
         &mut self,
         frame: ControlFrame<'_>,
@@ -194,7 +194,7 @@ impl ProducerConnection {
         Ok(())
     }
 
-    /// A channel's subpartition has something new: it came from the [`ReadyList`].
+    /// Queues a channel from the [`ReadyList`] whose subpartition has changed.
     pub fn on_ready(&mut self, channel: ChannelId) {
         if let Some(reader) = self.readers.get_mut(&channel)
             && !std::mem::replace(&mut reader.is_queued, true)
@@ -203,17 +203,17 @@ impl ProducerConnection {
         }
     }
 
-    /// Serves the requests whose partition was registered meanwhile. Call it after each registration.
+    /// Serves the parked requests whose partition has been registered meanwhile. Call it after each registration.
     pub fn retry_parked(&mut self, lookup: &impl PartitionLookup) {
         for (channel, request) in std::mem::take(&mut self.parked) {
             self.open(channel, request, lookup);
         }
     }
 
-    /// Answers requests that waited too long. Call it now and then, a few times within the timeout; the clock may
-    /// start anywhere. A request begins to wait with the first call after it came.
+    /// Refuses requests that have waited too long. Call it a few times within the timeout; the clock may start at any
+    /// value. A request's wait begins with the first call after its arrival.
     pub fn expire_parked(&mut self, now_ms: u64) {
-        // They came in the order of their ids: the new ones are the last, those that expire the first.
+        // The map is in order of arrival: new requests are last, and those that expire are first.
         for request in self.parked.values_mut().rev().take_while(|request| request.since_ms.is_none()) {
             request.since_ms = Some(now_ms);
         }
@@ -226,8 +226,8 @@ impl ProducerConnection {
         }
     }
 
-    /// Queues frames until about `max_buffers` elements were queued or nothing can be sent. True if there may be more:
-    /// call again when the outbox is written.
+    /// Queues frames until about `max_buffers` elements are queued or no more can be sent. Returns true if there may be
+    /// more: call it again when the outbox is written.
     pub fn poll_transmit(&mut self, out: &mut Outbox, max_buffers: usize) -> bool {
         let mut room = max_buffers;
         while room > 0
@@ -245,7 +245,7 @@ impl ProducerConnection {
         !self.ready.is_empty() || !self.refusals.is_empty()
     }
 
-    /// I6.
+    /// Queues PONG, BACKLOG and other control frames and a bounded number of refusals (I6).
     fn push_answers(&mut self, out: &mut Outbox) {
         if let Some(token) = self.unanswered_ping.take() {
             ControlFrame::Pong { token }.encode(&mut self.control);
@@ -256,31 +256,31 @@ impl ProducerConnection {
                 encode_backlogs(self.backlogs.drain(..), run);
             });
         }
-        // As a rule there are none, and each transmit comes by here.
+        // A plain loop: every transmit passes here, and there are usually no refusals.
         for _ in 0..REFUSALS_PER_TRANSMIT {
             let Some(Refusal { channel, error }) = self.refusals.pop_front() else { break };
             out.push_control(|run| encode_refusal(channel, &error, run));
         }
     }
 
-    /// Asks for a sign of life. The peer's PONG needs no handling.
+    /// Sends a PING to check that the peer is alive. Its PONG needs no handling.
     pub fn ping(&mut self, token: u64) {
         ControlFrame::Ping { token }.encode(&mut self.control);
     }
 
-    /// Gives a sign of life unasked.
+    /// Sends an unrequested PONG as a sign of life.
     pub fn pong(&mut self, token: u64) {
         ControlFrame::Pong { token }.encode(&mut self.control);
     }
 
-    /// Tells the peer, with the next transmit, that this process leaves, or ends the connection for another cause. Its
-    /// channels fail.
+    /// Ends the connection for the given cause, for example because this process leaves. The next transmit reports it
+    /// to the peer, whose channels fail.
     pub fn leave(&mut self, code: ErrorCode, reason: &str) {
         self.connection_lost();
         ControlFrame::Error { scope: ErrorScope::Connection, code, message: reason }.encode(&mut self.control);
     }
 
-    /// The connection is gone: every subpartition it read is released.
+    /// Handles a lost connection: releases every subpartition that it read.
     pub fn connection_lost(&mut self) {
         self.ready.clear();
         self.parked.clear();
@@ -290,31 +290,32 @@ impl ProducerConnection {
         }
     }
 
-    /// The peer said that it leaves: the driver closes the connection.
+    /// Returns true if the peer said that it leaves: the driver closes the connection.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Channels without credit were opened: the peer may leave unread what it asked for.
+    /// Returns true if channels without credit were opened: the peer may leave requested data unread.
     #[must_use]
     pub fn is_uncontrolled(&self) -> bool {
         self.brake.is_on()
     }
 
-    /// Subpartitions being read.
+    /// Returns the number of subpartitions being read.
     #[must_use]
     pub fn open_channels(&self) -> usize {
         self.readers.len()
     }
 
-    /// Requests that wait for their partition. While there are any, the driver ticks [`Self::expire_parked`].
+    /// Returns the number of requests that wait for their partition. If there are any, the driver must call
+    /// [`Self::expire_parked`].
     #[must_use]
     pub fn parked_requests(&self) -> usize {
         self.parked.len()
     }
 
-    /// Data buffers the peer takes on this channel, if it is open.
+    /// Returns the number of data buffers that the peer accepts on this channel, if it is open.
     #[must_use]
     pub fn credit(&self, channel: ChannelId) -> Option<Credit> {
         self.readers.get(&channel).map(|reader| reader.credit)
@@ -333,14 +334,14 @@ impl ProducerConnection {
         match attached {
             Ok(cell) => {
                 self.brake.on_open(credit);
-                // Who does not control us by credit does not measure for us either.
+                // A peer that does not control by credit sends no fill limits either.
                 if let Some(limit) = fill_limit.or(credit.is_unlimited().then_some(FillLimit::NONE)) {
                     cell.set_fill_limit(limit);
                 }
                 let (events, told) = (EventWindow::default(), Backlog::ZERO);
                 let reader = Reader { cell, credit, events, leaves_out_markers: false, told, is_queued: false };
                 self.readers.insert(channel, reader);
-                // A new reader counts as awake: it looks before it waits (I3).
+                // A new reader counts as awake: it polls before it waits (I3).
                 self.on_ready(channel);
             }
             Err(error) => self.refuse(channel, error),
@@ -360,7 +361,7 @@ impl ProducerConnection {
         Ok(())
     }
 
-    /// Nobody is woken: it is for buffers that the task begins later.
+    /// Sets a channel's fill limit. No wake-up: it applies to buffers that the task begins later.
     fn on_fill_limit(&mut self, channel: ChannelId, limit: FillLimit) -> Result<(), ProtocolError> {
         if let Some(reader) = self.readers.get(&channel) {
             reader.cell.set_fill_limit(limit);
@@ -381,7 +382,7 @@ impl ProducerConnection {
 
     fn on_resume(&mut self, channel: ChannelId) -> Result<(), ProtocolError> {
         let Some(reader) = self.readers.get_mut(&channel) else { return self.check_known(channel) };
-        // The peer gave our segments to others while it was blocked: what it has for us now, it says anew.
+        // The blocked peer gave our segments to other channels, and announces its credit anew with the resume.
         if !reader.credit.is_unlimited() && !planted!(CreditOutlivesBlock) {
             reader.credit = Credit::ZERO;
         }
@@ -389,11 +390,12 @@ impl ProducerConnection {
         reader.cell.resume().map_err(|violation| ProtocolError::Peer { channel, violation })
     }
 
-    /// One turn of a reader that was taken off the queue. Returns the elements it sent, data at most `room` of them.
+    /// Runs one turn of a reader that was taken off the queue. Returns the number of elements sent; at most `room` of
+    /// them are data.
     fn serve(&mut self, channel: ChannelId, room: usize, out: &mut Outbox) -> usize {
         let Some(reader) = self.readers.get_mut(&channel) else { return 0 };
         reader.is_queued = planted!(ClearedAfterLooking);
-        // In turn with others, one buffer each; alone, all it may send.
+        // One buffer per turn if other readers are ready; otherwise as many as may be sent.
         let share = if self.ready.is_empty() && !self.brake.is_on() { room } else { 1 };
         let max_data = share.min(reader.credit.get() as usize + usize::from(planted!(Overdraft)));
         if max_data == 0 && !reader.cell.is_available(false) {
@@ -402,7 +404,7 @@ impl ProducerConnection {
         }
         let max_elements = ELEMENTS_PER_TURN.max(share).min(reader.events.get() as usize);
         if max_elements == 0 {
-            // I7: what it sent is read first, and that is told.
+            // I7: wait until the peer reports that it has read events.
             self.on_found_nothing(channel);
             return 0;
         }
@@ -411,7 +413,7 @@ impl ProducerConnection {
         let mut is_end = false;
         let sent = reader.cell.poll_each(max_data, max_elements, |polled| {
             if matches!(polled.element, Element::Data(_)) {
-                // `poll_each` gives no more data than there is credit.
+                // `poll_each` returns no more data than there is credit.
                 let is_paid = reader.credit.spend_one().is_ok();
                 debug_assert!(is_paid, "I2: no data without credit");
             } else {
@@ -431,7 +433,8 @@ impl ProducerConnection {
         sent
     }
 
-    /// The reader has no credit and no event: it sleeps until one comes. The peer must know that there is demand (I5).
+    /// Handles a reader without credit and without events, which sleeps until one arrives. Reports its backlog to the
+    /// peer, so that the peer knows of the demand (I5).
     fn on_starved(&mut self, channel: ChannelId) {
         let Some(reader) = self.readers.get_mut(&channel) else { return };
         let backlog = reader.cell.backlog();
@@ -443,7 +446,7 @@ impl ProducerConnection {
         }
     }
 
-    /// Nothing to send now, or never again.
+    /// Handles a reader with no element to send. Refuses the channel if its subpartition has failed.
     fn on_found_nothing(&mut self, channel: ChannelId) {
         if let Some(failure) = self.readers.get(&channel).and_then(|reader| reader.cell.failure()) {
             self.remove(channel);
@@ -453,7 +456,7 @@ impl ProducerConnection {
 
     fn remove(&mut self, channel: ChannelId) {
         if let Some(reader) = self.readers.remove(&channel) {
-            // Its turn, if it has one, finds nobody.
+            // If the reader is still in the queue, its turn finds no reader.
             reader.cell.release();
         }
     }
@@ -462,7 +465,7 @@ impl ProducerConnection {
         self.refusals.push_back(Refusal { channel, error });
     }
 
-    /// I4, I6.
+    /// Checks a new channel id (I4) and the number of unanswered requests (I6).
     fn check_new(&self, channel: ChannelId) -> Result<(), ProtocolError> {
         let violation = if u64::from(channel.get()) < self.next_id {
             PeerViolation::ChannelReopened
@@ -474,7 +477,7 @@ impl ProducerConnection {
         Err(ProtocolError::Peer { channel, violation })
     }
 
-    /// I4: an id that is not open must at least have been.
+    /// Checks an id that is not open: it must have been open before (I4).
     fn check_known(&self, channel: ChannelId) -> Result<(), ProtocolError> {
         if u64::from(channel.get()) < self.next_id {
             return Ok(());
@@ -484,7 +487,7 @@ impl ProducerConnection {
 }
 
 impl Reader {
-    /// I7: what is left of the events is not for markers where it is little.
+    /// Stops markers while few events are left in the window (I7).
     fn spare_events(&mut self) {
         if self.events.is_short() != self.leaves_out_markers {
             self.leaves_out_markers = self.events.is_short();
@@ -499,12 +502,12 @@ impl Drop for ProducerConnection {
     }
 }
 
-/// Requests of one peer that wait for an answer. A request takes some 100 bytes here, so all of them take 26 MB; two
-/// tasks of a parallelism of 500 each, one here and one there, are connected by as many channels.
+/// Most requests of one peer that wait for an answer. A request takes some 100 bytes here, so all of them take 26 MB.
+/// Two tasks of a parallelism of 500 each, one here and one at the peer, have as many channels between them.
 pub const MAX_UNANSWERED_REQUESTS: usize = 1 << 18;
 
-/// Of up to 4 KiB each; more are asked for when these are written.
+/// Refusals per transmit, of up to 4 KiB each; further ones follow when these are written.
 const REFUSALS_PER_TRANSMIT: usize = 16;
 
-/// Elements of one turn; events beyond it wait for the next, so that a burst of them does not hold up the others.
+/// Most elements per turn. More events wait for the next turn, so that a burst does not delay other channels.
 const ELEMENTS_PER_TURN: usize = 16;

@@ -1,4 +1,4 @@
-//! What a connection has to look at: a list of channels that many threads push to and one driver drains.
+//! Ready list of a connection: many threads push channels to it and one driver drains them.
 
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Wake, Waker};
@@ -7,10 +7,11 @@ use crate::ids::ChannelId;
 use crate::lock::Lock;
 use crate::sync::{AtomicBool, Ordering};
 
-/// Channels of one connection that have something to say, each at most once, and the driver to wake for them.
+/// Channels of one connection that need service, each at most once, and the driver's waker.
 ///
-/// Pushed to by the wakers of [`Self::waker_for`], those of a producer's subpartitions (data is there), and by the
-/// [`Listing`]s of a consumer's channels (credit to announce, cancelled, resumed). Bounded by the number of channels.
+/// Two kinds of callers push channels. The wakers of [`Self::waker_for`] belong to a producer's subpartitions and
+/// report data. The [`Listing`]s belong to a consumer's channels and report credit to announce, a cancel or a resume.
+/// The number of channels bounds the list.
 #[derive(Debug, Default)]
 pub struct ReadyList {
     state: Lock<State>,
@@ -22,7 +23,7 @@ struct State {
     driver: Option<Waker>,
 }
 
-/// A channel's place on the list of its connection.
+/// Entry of a channel on the ready list of its connection.
 #[derive(Clone, Debug)]
 pub struct Listing(Arc<Entry>);
 
@@ -30,26 +31,26 @@ pub struct Listing(Arc<Entry>);
 struct Entry {
     list: Weak<ReadyList>,
     channel: ChannelId,
-    /// The driver was woken for it, or was awake, and has not drained it since.
+    /// The driver was woken for this channel, or was awake, and has not drained the channel since.
     is_told: AtomicBool,
-    /// Changed and read under the list's lock only.
+    /// Changed and read only under the list's lock.
     is_listed: AtomicBool,
 }
 
 impl ReadyList {
-    /// An empty list.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new(Self::default())
     }
 
-    /// A waker that puts `channel` on the list and wakes the driver if it sleeps.
+    /// Returns a waker that puts `channel` on the list and wakes the driver if it sleeps.
     #[must_use]
     pub fn waker_for(self: &Arc<Self>, channel: ChannelId) -> Waker {
         self.listing_for(channel).0.into()
     }
 
-    /// A place on the list for `channel`.
+    /// Returns the list entry of `channel`.
     #[must_use]
     pub fn listing_for(self: &Arc<Self>, channel: ChannelId) -> Listing {
         Listing(Arc::new(Entry {
@@ -60,20 +61,21 @@ impl ReadyList {
         }))
     }
 
-    /// Whether a channel is listed.
+    /// Returns true if a channel is listed.
     #[must_use]
     pub fn has_any(&self) -> bool {
         !self.state.lock().ready.is_empty()
     }
 
-    /// Whether the driver has to look: it was woken, or at least `many` channels are listed.
+    /// Returns true if the driver must drain the list: it was woken, or at least `many` channels are listed.
     #[must_use]
     pub fn is_pressing(&self, many: usize) -> bool {
         let state = self.state.lock();
         state.driver.is_none() || state.ready.len() >= many
     }
 
-    /// Moves all channels to `out`; ready when there was one. Otherwise `waker` is woken once, by the next that wakes.
+    /// Moves all channels to `out`. Ready if there was at least one. Otherwise the next [`Listing::wake`] wakes
+    /// `waker`, once.
     pub fn poll_drain(&self, out: &mut Vec<ChannelId>, waker: &Waker) -> Poll<()> {
         let mut state = self.state.lock();
         if state.ready.is_empty() {
@@ -102,7 +104,7 @@ impl State {
     fn drain(&mut self, out: &mut Vec<ChannelId>) {
         for entry in self.ready.drain(..) {
             entry.is_listed.store(false, Ordering::Relaxed);
-            // Before the driver looks at the channel: what happens from now on queues it again.
+            // Clear the flag before the driver serves the channel, so that later changes list it again.
             entry.is_told.store(false, Ordering::SeqCst);
             out.push(entry.channel);
         }
@@ -115,7 +117,7 @@ impl Listing {
         self.0.wake_by_ref();
     }
 
-    /// Puts the channel on the list, for the driver to find when it looks for another reason.
+    /// Puts the channel on the list without a wake-up. The driver finds it when it drains the list for another reason.
     pub fn list(&self) {
         if let Some(list) = self.0.list.upgrade() {
             list.state.lock().list(&self.0);

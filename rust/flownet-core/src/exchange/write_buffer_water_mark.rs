@@ -1,34 +1,34 @@
-//! What stops a producer's connection whose channels have no credit: the bytes that wait for its socket.
+//! Write-buffer water mark: pauses a connection without credit while many bytes wait for its socket.
 //!
 //! # Invariants
-//! - B1: while any channel without credit was opened, no data is taken between passing the high watermark and reaching
-//!   the low one.
+//! - B1: once any channel without credit was opened, the connection takes no data between passing the high watermark
+//!   and reaching the low one.
 
 use crate::credit::Credit;
 
-/// When the sending side of a connection without credit stops and goes on.
+/// Bytes at which the sending side of a connection without credit pauses and resumes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Watermarks {
-    /// Above so many bytes it stops.
+    /// The sender pauses above this many bytes.
     pub high_bytes: usize,
-    /// Below so many bytes it goes on.
+    /// The sender resumes below this many bytes.
     pub low_bytes: usize,
 }
 
 impl Watermarks {
-    /// Those of Flink before 1.5.
+    /// Returns the watermarks of Flink before 1.5.
     #[must_use]
     pub const fn for_segments(segment_bytes: usize) -> Self {
         Self { high_bytes: 2 * segment_bytes, low_bytes: segment_bytes + 1 }
     }
 }
 
-/// See the [module docs](self). Off until a channel without credit is opened.
+/// See the [module docs](self). Inactive until a channel without credit is opened.
 #[derive(Debug)]
 pub(super) struct WriteBufferWaterMark {
     watermarks: Watermarks,
     is_on: bool,
-    /// The high watermark was passed, and the low one was not reached since.
+    /// The queue passed the high watermark and has not reached the low one since.
     is_stopped: bool,
 }
 
@@ -45,7 +45,8 @@ impl WriteBufferWaterMark {
         self.is_on
     }
 
-    /// B1. What waits for the socket wakes the driver when some of it is written; then it asks again.
+    /// Returns whether the connection may queue more data (B1). When the socket has written some of the queued bytes,
+    /// it wakes the driver, which asks again.
     pub(super) fn may_queue(&mut self, queued_bytes: usize) -> bool {
         let Watermarks { high_bytes, low_bytes } = self.watermarks;
         self.is_stopped = self.is_on && queued_bytes > if self.is_stopped { low_bytes - 1 } else { high_bytes };
