@@ -1,21 +1,22 @@
-//! One subpartition as a plain machine: what a writer queued and what its one reader may see of it.
+//! State machine of one subpartition: the elements that a writer queued and those its single reader may see.
 //!
 //! A buffer is queued when its builder is created, so that a flush shows committed bytes without closing the buffer.
-//! The reader sees a buffer once it is *closed* (finished, and the writer said so) or *flushed*; events at once.
-//! [`SubpartitionCell`](crate::partition::SubpartitionCell) shares this machine between two threads.
+//! The reader sees a buffer once it is *closed* (finished, and the writer said so) or *flushed*. It sees events at
+//! once. [`SubpartitionCell`](crate::partition::SubpartitionCell) shares this machine between two threads.
 //!
 //! # Invariants
 //! - I1: only the last queued element may be open, that is, still being filled.
-//! - I2: a closed buffer in the queue has unread bytes. An empty one is dropped when it is closed, so a backlog once
-//!   reported is a promise: each buffer of it costs one credit and no credit is left without a buffer. (Flink sends
-//!   empty buffers to channels without exclusive buffers for that purpose; here none exist.)
-//! - I3: what the reader sees of an open buffer, it sees until it has taken it: a flush ends with the next poll, a watch
-//!   when the reader has found the buffer drained and goes to sleep, and both when the buffer is closed.
+//! - I2: a closed buffer in the queue has unread bytes. An empty one is dropped when it is closed. A reported backlog
+//!   is thus a promise: each of its buffers costs one credit, and no credit stays without a buffer. (Flink sends empty
+//!   buffers to channels without exclusive buffers for that purpose; here there are none.)
+//! - I3: the reader continues to see the visible bytes of an open buffer until it has taken them. A flush ends with the
+//!   next poll. A watch ends when the reader has found the buffer drained and goes to sleep. Both end when the buffer
+//!   is closed.
 //! - I4: the first `priority` elements are the priority events, in order of arrival.
-//! - I5: nothing is accepted behind the end of the partition or after release; after release the queue is empty.
-//! - I6: a reader that was told that nothing is there is woken once, by the first change that gives it something.
-//! - I7: at most [`EVENT_WINDOW`] events are queued, and the two of the end; and [`MOST_MARKERS`] of latency, which take no
-//!   room of theirs.
+//! - I5: no element is accepted after the end of the partition or after release; after release the queue is empty.
+//! - I6: a reader that found no element is woken once, by the first change that gives it one.
+//! - I7: at most [`EVENT_WINDOW`] events are queued, plus the two of the end and [`MOST_MARKERS`] latency markers.
+//!   Markers do not count against the window.
 
 use std::collections::VecDeque;
 
@@ -26,7 +27,7 @@ use crate::error::PeerViolation;
 use crate::event::{Barrier, BarrierKind, Event};
 use crate::ids::CheckpointId;
 
-/// What travels on a channel.
+/// Element of a channel: data or an event.
 #[derive(Clone, Debug)]
 pub enum Element {
     /// Bytes of records; costs the sender one credit.
@@ -35,45 +36,45 @@ pub enum Element {
     Event(Event),
 }
 
-/// What a priority event has overtaken in a subpartition.
+/// In-flight data that a priority event overtook in a subpartition.
 #[derive(Clone, Debug, Default)]
 pub struct OvertakenData {
-    /// The last watermark that the reader was given before: timestamps may refer to it.
+    /// Last watermark that the reader received before; timestamps may refer to it.
     pub watermark_ms: Option<i64>,
-    /// All that is queued behind the event, in order.
+    /// All elements queued after the event, in order.
     pub elements: Vec<Element>,
 }
 
-/// Data in a subpartition's queue.
+/// Amount of data in a subpartition's queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct QueuedData {
-    /// Buffers, the one being filled included.
+    /// Buffers, including the one being filled.
     pub buffers: u64,
-    /// Bytes committed to them and not read.
+    /// Bytes committed to these buffers and not read.
     pub bytes: u64,
-    /// These, and all that were in the queue before.
+    /// These bytes plus all bytes that have left the queue.
     pub bytes_so_far: u64,
 }
 
-/// One element on its way out of a subpartition.
+/// Element that was polled from a subpartition.
 #[derive(Clone, Debug)]
 pub struct PolledElement {
     /// The element.
     pub element: Element,
-    /// Data buffers that wait behind it.
+    /// Data buffers that wait after this element.
     pub backlog: Backlog,
-    /// Its place among the elements of the subpartition, events included. Wraps around.
+    /// Sequence number of the element in the subpartition; events count too. Wraps around.
     pub sequence: u32,
-    /// What could be polled now.
+    /// Kind of the element that could be polled next.
     pub next: NextElement,
 }
 
-/// What the next poll would give.
+/// Kind of element that the next poll would return.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NextElement {
-    /// Nothing.
+    /// No element.
     None,
-    /// A data buffer: takes a credit.
+    /// A data buffer, which costs a credit.
     Data,
     /// An event.
     Event,
@@ -82,19 +83,19 @@ pub enum NextElement {
 /// An event that was not queued.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RefusedEvent {
-    /// Nobody reads it any more.
+    /// The subpartition has ended or was released.
     Closed(Event),
-    /// As many wait as may.
+    /// The queue already holds the maximum number of events.
     TooMany(Event),
 }
 
-/// Whom to wake after a change.
+/// Thread to wake after a change.
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Notify {
-    /// The reader: it sleeps and there is something for it.
+    /// The reader, which sleeps and has an element to read.
     Reader,
-    /// Nobody.
+    /// No thread.
     Nobody,
 }
 
@@ -102,13 +103,13 @@ pub enum Notify {
 #[derive(Debug)]
 pub struct Subpartition {
     queue: VecDeque<QueuedElement>,
-    /// Data buffers in the queue, the open one included.
+    /// Data buffers in the queue, including the open one.
     buffers: Backlog,
-    /// Events in the queue, but for markers.
+    /// Events in the queue, except markers.
     events: u32,
-    /// Markers of latency in the queue.
+    /// Latency markers in the queue.
     markers: u32,
-    /// The reader has as many events to read as it may: markers are left out.
+    /// Leave out markers: the reader has few events left in its window.
     leaves_out_markers: bool,
     priority: usize,
     tail: Tail,
@@ -122,9 +123,9 @@ pub struct Subpartition {
     watermark_ms: Option<i64>,
     /// Bytes that left the queue: polled, or dropped by a release.
     bytes_gone: u64,
-    /// The reader went to sleep on a buffer that it had watched.
+    /// The reader went to sleep on a buffer that it watched.
     has_ended_watch: bool,
-    /// Consumers whose drop may send a segment home: dropped by the caller, outside of any lock.
+    /// Consumers whose drop may return a segment. The caller drops them outside of any lock.
     discarded: Vec<BufferConsumer>,
 }
 
@@ -135,7 +136,7 @@ enum QueuedElement {
 }
 
 impl QueuedElement {
-    /// The same once more, sharing its bytes; none if it has none to read.
+    /// Returns a copy that shares the bytes, or `None` if there are no bytes to read.
     fn copy(&self) -> Option<Element> {
         match self {
             Self::Data(buffer) => buffer.copy().poll().map(Element::Data),
@@ -144,16 +145,16 @@ impl QueuedElement {
     }
 }
 
-/// The last element, as far as it is still being filled.
+/// State of the last element, which may be an open buffer.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Tail {
-    /// It is not.
+    /// No buffer is open.
     Closed,
-    /// The reader may not see it yet.
+    /// The reader may not see the open buffer yet.
     Hidden,
-    /// The next poll takes what is committed by then.
+    /// The next poll takes the bytes committed by then.
     Flushed,
-    /// The reader takes what is committed, poll by poll, until it has found nothing new.
+    /// The reader takes committed bytes, poll by poll, until it finds none.
     Watched,
 }
 
@@ -161,9 +162,9 @@ enum Tail {
 enum Reader {
     Absent,
     Awake,
-    /// Found nothing at all.
+    /// Found no element at all.
     AwaitsAny,
-    /// Found data it has no credit for; more data is no news.
+    /// Found data but has no credit for it: more data is no reason to wake it.
     AwaitsEvent,
 }
 
@@ -174,7 +175,7 @@ impl Default for Subpartition {
 }
 
 impl Subpartition {
-    /// An empty subpartition without a reader.
+    /// Creates an empty subpartition without a reader.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -198,12 +199,13 @@ impl Subpartition {
         }
     }
 
-    /// Notes that a reader is there. It is taken as awake: it looks once before it waits to be woken.
+    /// Registers the reader. It counts as awake: it polls once before it waits for a wake-up.
     pub fn attach_reader(&mut self) {
         self.reader = Reader::Awake;
     }
 
-    /// Queues the buffer of a new builder; the one before it must be finished. Given back after the end or release.
+    /// Queues the buffer of a new builder; the previous builder must be finished. Returns the buffer after the end or
+    /// release.
     pub fn add_buffer(&mut self, buffer: BufferConsumer) -> Result<Notify, BufferConsumer> {
         if self.is_closed() {
             return Err(buffer);
@@ -216,10 +218,10 @@ impl Subpartition {
         Ok(self.notify())
     }
 
-    /// Queues an event: a priority event before all data, any other behind it (the open builder must be finished
-    /// then). Given back after the end or release, and where too many wait: then a watermark takes the place of the one
-    /// in front of it, of which it says all, and only the end is always taken. A marker is taken and goes nowhere where
-    /// others wait: it measures, and must not hold up.
+    /// Queues an event. A priority event goes before all data, any other event after it; the open builder must then be
+    /// finished. Returns the event after the end or release, or if too many events wait. If too many wait, a watermark
+    /// replaces a watermark at the end of the queue, because it supersedes it. The two events of the end are always
+    /// accepted. A marker that finds others waiting may be dropped: it measures and must not delay other elements.
     pub fn add_event(&mut self, event: Event) -> Result<Notify, RefusedEvent> {
         if self.is_closed() {
             return Err(RefusedEvent::Closed(event));
@@ -250,7 +252,7 @@ impl Subpartition {
         Ok(self.notify())
     }
 
-    /// So few may wait, and so few others with them, that none of these finds no room because of it.
+    /// Queues a marker, or drops it if many markers or events wait. No event thus lacks room because of markers.
     fn add_marker(&mut self, marker: Event) -> Notify {
         if self.leaves_out_markers || self.markers >= MOST_MARKERS || self.events >= EVENT_WINDOW / 2 {
             return Notify::Nobody;
@@ -262,13 +264,14 @@ impl Subpartition {
         self.notify()
     }
 
-    /// Says whether markers are left out for now, because the reader has enough to read.
+    /// Sets whether markers are left out for now, because the reader has enough to read.
     pub fn leave_out_markers(&mut self, leaves_out: bool) {
         self.leaves_out_markers = leaves_out;
     }
 
-    /// Queues a priority event as [`Self::add_event`] does, and says what it overtakes: copies, which share the bytes. The
-    /// open builder must be finished. The reader is woken whatever it waits for, as it may be busy with what is overtaken.
+    /// Queues a priority event like [`Self::add_event`] and returns the in-flight data that it overtook. These are
+    /// copies that share the bytes. The open builder must be finished. The reader is woken in every state, because it
+    /// may be busy with the data that the event overtakes.
     pub fn overtake(&mut self, event: Event) -> Result<(OvertakenData, Notify), RefusedEvent> {
         debug_assert!(event.is_priority(), "only priority events overtake");
         self.close_tail();
@@ -279,8 +282,9 @@ impl Subpartition {
         Ok((overtaken, notify))
     }
 
-    /// Puts the barrier of this checkpoint, if it is queued in line until it takes too long, ahead of what is queued, and
-    /// says what it overtakes as [`Self::overtake`] does. None if no such barrier is queued.
+    /// Moves the barrier of a late checkpoint ahead of the queued data. The barrier must be one that waits in line
+    /// until it takes too long. Returns the data that it overtakes like [`Self::overtake`], or `None` if no such
+    /// barrier is queued.
     pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Option<(OvertakenData, Notify)> {
         let is_late = |queued: &QueuedElement| matches!(queued, QueuedElement::Event(event) if event.is_late_barrier(checkpoint_id));
         let place = self.queue.iter().position(is_late)?;
@@ -294,30 +298,30 @@ impl Subpartition {
         Some((overtaken, self.notify_of_priority()))
     }
 
-    /// A priority event waits, and may be read.
+    /// Returns true if a priority event waits and may be read.
     #[must_use]
     pub fn has_priority(&self) -> bool {
         self.priority > 0 && !self.is_blocked
     }
 
-    /// The last builder was finished and no other follows now: what it holds may go.
+    /// Closes the last buffer, whose builder was finished and has no successor yet: the reader may take it.
     pub fn finish_buffer(&mut self) -> Notify {
         self.close_tail();
         self.assert_invariants();
         self.notify()
     }
 
-    /// Lets the reader see what is committed to the open buffer, once. The buffer stays open.
+    /// Shows the bytes committed to the open buffer to the reader, once. The buffer stays open.
     pub fn flush(&mut self) -> Notify {
         self.show(Tail::Flushed)
     }
 
-    /// As [`Self::flush`], and what is committed from now on too, until the reader has found nothing new.
+    /// Like [`Self::flush`], and also shows bytes committed from now on, until the reader has found no new bytes.
     pub fn watch(&mut self) -> Notify {
         self.show(Tail::Watched)
     }
 
-    /// The next element, if the reader may see one. The caller pays the credit.
+    /// Returns the next element if the reader may see one. The caller pays the credit.
     pub fn poll(&mut self) -> Option<PolledElement> {
         loop {
             let element = match self.next() {
@@ -336,7 +340,8 @@ impl Subpartition {
         None
     }
 
-    /// Can a reader with or without credit take something? When not, it is woken as soon as that changes.
+    /// Returns whether a reader with or without credit can take an element. If not, the reader is woken as soon as it
+    /// can.
     pub fn is_available(&mut self, has_credit: bool) -> bool {
         match self.next() {
             NextElement::Event => true,
@@ -352,7 +357,7 @@ impl Subpartition {
         }
     }
 
-    /// Ends the silence behind a blocking event.
+    /// Resumes the subpartition after a blocking event.
     pub fn resume(&mut self) -> Result<Notify, PeerViolation> {
         if self.is_released {
             return Ok(Notify::Nobody);
@@ -364,7 +369,7 @@ impl Subpartition {
         Ok(self.notify())
     }
 
-    /// Drops all that is queued and refuses more. Tells the reader, if there is one.
+    /// Drops all queued elements and refuses further ones. Notifies the reader, if there is one.
     pub fn release(&mut self) -> Notify {
         self.is_released = true;
         self.tail = Tail::Closed;
@@ -381,13 +386,14 @@ impl Subpartition {
         if self.reader == Reader::Absent { Notify::Nobody } else { Notify::Reader }
     }
 
-    /// Consumers that left the queue unread or empty. Drop them outside of any lock: their segments go home.
+    /// Takes the consumers that left the queue unread or empty. Drop them outside of any lock, because this returns
+    /// their segments.
     #[must_use]
     pub fn take_discarded(&mut self) -> Vec<BufferConsumer> {
         std::mem::take(&mut self.discarded)
     }
 
-    /// Data buffers a reader with credit could take now.
+    /// Returns the number of data buffers that a reader with credit could take now.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
         if self.is_blocked {
@@ -399,13 +405,13 @@ impl Subpartition {
         }
     }
 
-    /// Elements, data and events, that a reader with credit enough could take now.
+    /// Returns the number of elements, data and events, that a reader with enough credit could take now.
     #[must_use]
     pub fn readable(&self) -> usize {
         if self.is_blocked { 0 } else { self.queue.len() - usize::from(self.is_tail_hidden()) }
     }
 
-    /// What the next poll would give.
+    /// Returns the kind of element that the next poll would return.
     #[must_use]
     pub fn next(&self) -> NextElement {
         match self.queue.front() {
@@ -417,44 +423,45 @@ impl Subpartition {
         }
     }
 
-    /// The last buffer is open and has no unread bytes.
+    /// Returns true if the last buffer is open and has no unread bytes.
     #[must_use]
     pub fn is_open_and_drained(&self) -> bool {
         self.tail != Tail::Closed && !self.tail_has_data()
     }
 
-    /// The reader looks at the open buffer once more before it sleeps: a further flush changes nothing.
+    /// Returns true if the reader checks the open buffer once more before it sleeps: a further flush changes nothing.
     #[must_use]
     pub fn is_watched(&self) -> bool {
         self.tail == Tail::Watched
     }
 
-    /// The reader went to sleep on a buffer it had watched, and a writer may just have relied on it: it must call
-    /// [`Self::watch`] for itself before it really sleeps, and go on if that notifies it. Asked once.
+    /// Returns true, once, if the reader went to sleep on a buffer that it watched. A writer may have relied on the
+    /// watch just now. The reader must call [`Self::watch`] itself before it really sleeps, and continue if that
+    /// notifies it.
     #[must_use]
     pub fn take_ended_watch(&mut self) -> bool {
         std::mem::take(&mut self.has_ended_watch)
     }
 
-    /// True between a blocking event and its resume.
+    /// Returns true between a blocking event and its resume.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.is_blocked
     }
 
-    /// The end of the partition was read, or the subpartition released.
+    /// Returns true if the end of the partition was read or the subpartition was released.
     #[must_use]
     pub fn is_consumed(&self) -> bool {
         self.is_consumed || self.is_released
     }
 
-    /// Data buffers in the queue, readable or not.
+    /// Returns the number of data buffers in the queue, readable or not.
     #[must_use]
     pub fn queued_buffers(&self) -> u32 {
         self.buffers.get()
     }
 
-    /// What is in the queue, readable or not. Looks at each element: for who looks now and then.
+    /// Returns the amount of data in the queue, readable or not. Visits each element, so do not call it often.
     #[must_use]
     pub fn queued(&self) -> QueuedData {
         let mut queued = QueuedData::default();
@@ -528,7 +535,8 @@ impl Subpartition {
         let Some(QueuedElement::Data(consumer)) = self.queue.front_mut() else { return None };
         let buffer = consumer.poll();
         self.bytes_gone += buffer.as_ref().map_or(0, |buffer| buffer.len() as u64);
-        // A closed buffer is finished, so its first poll is also its last. An open one may have been finished since.
+        // A closed buffer is finished, so its first poll is also its last. An open one may have been finished
+        // meanwhile.
         if !is_open_tail || consumer.is_finished() {
             if is_open_tail {
                 self.tail = Tail::Closed;
@@ -547,7 +555,7 @@ impl Subpartition {
         if self.reader != Reader::Absent {
             self.reader = how;
         }
-        // Whether or not there is data by now: there was none when the reader looked.
+        // End the watch even if there is data by now: there was none when the reader polled.
         if how == Reader::AwaitsAny && self.tail == Tail::Watched {
             self.tail = Tail::Hidden;
             self.has_ended_watch = true;
@@ -567,7 +575,7 @@ impl Subpartition {
         Notify::Nobody
     }
 
-    /// The reader is woken whatever it waits for, as it may be busy with what is overtaken.
+    /// Wakes the reader in every state, because it may be busy with the data that the event overtakes.
     fn notify_of_priority(&mut self) -> Notify {
         if self.reader == Reader::Absent || self.is_blocked {
             return self.notify();
@@ -600,7 +608,7 @@ impl Subpartition {
     }
 }
 
-/// Markers of latency that may wait in a subpartition. The first of them tell of the longest wait.
+/// Most latency markers that may wait in a subpartition. The first of them show the longest wait.
 pub const MOST_MARKERS: u32 = 16;
 
 #[cfg(test)]
