@@ -1,4 +1,4 @@
-//! The shared form of a subpartition.
+//! Subpartition shared between its writer and its reader.
 
 use std::task::Waker;
 
@@ -18,21 +18,22 @@ use crate::sync::{AtomicBool, Ordering};
 
 /// A [`Subpartition`] between its writer (a task) and its one reader (a connection or the gate of a local task).
 ///
-/// One lock, held for a few statements. The reader's waker is called after the lock is released, and only when the
-/// reader sleeps: a reader sleeps once a poll gave `None` or `is_available` said `false`, and not before. So a reader
-/// polls until it gets `None`; it never needs to look again without having been woken.
+/// The cell has one lock, held for a few statements. The reader's waker is called after the unlock, and only if the
+/// reader sleeps. A reader sleeps once a poll returned `None` or `is_available` returned `false`, and not before. A
+/// reader therefore polls until it gets `None`, and never needs to poll again without a wake-up.
 ///
 /// # Flush without the lock
-/// A writer that flushes after every record would fight with the reader for the lock. `is_watched` mirrors the
-/// machine: while it is set, the reader looks at the open buffer again before it sleeps and will see what was just
-/// committed. This is the store-then-load pattern on both sides (writer: commit, then read the flag; reader: clear the
-/// flag, then read the commit), so both have a fence (module `fence`) in between: one of them sees the other. The
-/// writer's is next to free; the reader pays, when it falls asleep on a buffer that it watched.
+/// A writer that flushes after every record would contend with the reader for the lock. `is_watched` mirrors the
+/// machine. While it is set, the reader checks the open buffer again before it sleeps, and sees the bytes just
+/// committed. This is the store-then-load pattern on both sides: the writer commits, then reads the flag; the reader
+/// clears the flag, then reads the commit. Both sides have a fence (module `fence`) in between, so one of them sees the
+/// other. The writer's fence is almost free. The reader pays for its own when it falls asleep on a buffer that it
+/// watched.
 #[derive(Debug)]
 pub struct SubpartitionCell {
     index: SubpartitionIndex,
     is_watched: AtomicBool,
-    /// The reader's, for buffers that the writer begins from now on. No model need see it.
+    /// Fill limit set by the reader, for buffers that the writer begins from now on. Models need not see it.
     fill_limit: SharedFillLimit,
     state: Lock<State>,
 }
@@ -65,16 +66,16 @@ impl SubpartitionCell {
         Ok(())
     }
 
-    /// The next element; `None` when there is none now (the reader will be woken) or never again (see
-    /// [`Self::failure`]).
+    /// Returns the next element. `None` if there is none now, and the reader will be woken, or if there will be none
+    /// any more (see [`Self::failure`]).
     pub fn poll(&self) -> Option<PolledElement> {
         let mut polled = None;
         self.poll_each(1, 1, |element| polled = Some(element));
         polled
     }
 
-    /// Gives up to `max_elements` elements, of which `max_data` may be data, to `sink`, under one lock. `sink` must
-    /// only store them. Returns how many there were; none for a positive limit means that the reader sleeps.
+    /// Passes up to `max_elements` elements to `sink` under one lock; at most `max_data` of them are data. `sink` must
+    /// only store them. Returns their number. Zero for a positive limit means that the reader sleeps.
     pub(crate) fn poll_each(&self, max_data: usize, max_elements: usize, mut sink: impl FnMut(PolledElement)) -> usize {
         self.read(|subpartition| {
             let mut taken = 0;
@@ -93,7 +94,7 @@ impl SubpartitionCell {
         })
     }
 
-    /// Gives the priority events that wait to `sink`, which must only store them.
+    /// Passes the waiting priority events to `sink`, which must only store them.
     pub(crate) fn poll_priority(&self, mut sink: impl FnMut(Event)) {
         self.read(|subpartition| {
             while subpartition.has_priority()
@@ -104,32 +105,32 @@ impl SubpartitionCell {
         });
     }
 
-    /// A priority event waits, and may be read.
+    /// Returns true if a priority event waits and may be read.
     pub(crate) fn has_priority(&self) -> bool {
         self.state.lock().subpartition.has_priority()
     }
 
-    /// Can a reader with or without credit take something? When not, it is woken as soon as that changes.
+    /// Returns whether a reader with or without credit can take an element. If not, it is woken as soon as it can.
     pub fn is_available(&self, has_credit: bool) -> bool {
         self.read(|subpartition| subpartition.is_available(has_credit))
     }
 
-    /// Data buffers a reader with credit could take now.
+    /// Returns the number of data buffers that a reader with credit could take now.
     pub fn backlog(&self) -> Backlog {
         self.state.lock().subpartition.backlog()
     }
 
-    /// Buffers that the writer begins from now on are filled so far.
+    /// Sets how far the writer fills the buffers that it begins from now on.
     pub fn set_fill_limit(&self, limit: FillLimit) {
         self.fill_limit.set(limit);
     }
 
-    /// How far the next buffer is filled.
+    /// Returns how far the next buffer is filled.
     pub fn fill_limit(&self) -> FillLimit {
         self.fill_limit.get().unwrap_or(FillLimit::NONE)
     }
 
-    /// Ends the silence behind a blocking event; the reader is woken if there is something for it.
+    /// Resumes the subpartition after a blocking event. Wakes the reader if there is an element for it.
     pub fn resume(&self) -> Result<(), PeerViolation> {
         self.write(|subpartition| match subpartition.resume() {
             Ok(notify) => (Ok(()), notify),
@@ -137,7 +138,7 @@ impl SubpartitionCell {
         })
     }
 
-    /// The reader wants no more. What is queued goes home, what the task still writes is dropped.
+    /// Releases the subpartition for its reader. Drops the queued elements, and those that the task writes later.
     pub fn release(&self) {
         let mut state = self.state.lock();
         let _ = state.subpartition.release();
@@ -148,38 +149,39 @@ impl SubpartitionCell {
         drop((waker, discarded));
     }
 
-    /// Why nothing will come any more, when the producer failed or was released early.
+    /// Returns why no element will follow, if the producer failed or was released early.
     pub fn failure(&self) -> Option<ExchangeError> {
         self.state.lock().failure.clone()
     }
 
-    /// Elements a reader with credit enough could take now.
+    /// Returns the number of elements that a reader with enough credit could take now.
     pub fn readable(&self) -> usize {
         self.state.lock().subpartition.readable()
     }
 
-    /// Data buffers in the queue, readable or not.
+    /// Returns the number of data buffers in the queue, readable or not.
     pub fn queued_buffers(&self) -> u32 {
         self.state.lock().subpartition.queued_buffers()
     }
 
-    /// The same with their bytes, by looking at each.
+    /// Returns the queued data buffers and their bytes. Visits each buffer.
     pub(super) fn queued(&self) -> QueuedData {
         self.state.lock().subpartition.queued()
     }
 
-    /// The end of the partition was read, or the subpartition released.
+    /// Returns true if the end of the partition was read or the subpartition was released.
     pub fn is_consumed(&self) -> bool {
         self.state.lock().subpartition.is_consumed()
     }
 
-    /// The writer's last buffer is open, and all that is committed to it was read: to finish it brings it home.
+    /// Returns true if the writer's last buffer is open and all its committed bytes were read. Finishing it returns its
+    /// segment.
     pub(super) fn is_open_and_drained(&self) -> bool {
         self.state.lock().subpartition.is_open_and_drained()
     }
 
     pub(super) fn add_buffer(&self, buffer: BufferConsumer) {
-        // A refused buffer is dropped here, outside of the lock: its reader is gone, its bytes go nowhere.
+        // A refused buffer is dropped here, outside of the lock. Its reader is gone, so its bytes are not needed.
         let _refused = self.write(|subpartition| match subpartition.add_buffer(buffer) {
             Ok(notify) => (None, notify),
             Err(refused) => (Some(refused), Notify::Nobody),
@@ -194,12 +196,12 @@ impl SubpartitionCell {
         refused.map_or(Ok(()), |refused| self.refused(refused))
     }
 
-    /// Says whether markers are left out for now.
+    /// Sets whether markers are left out for now.
     pub(crate) fn leave_out_markers(&self, leaves_out: bool) {
         self.state.lock().subpartition.leave_out_markers(leaves_out);
     }
 
-    /// Queues a priority event; says what it overtakes. The last builder is finished.
+    /// Queues a priority event and returns the in-flight data that it overtook. The last builder must be finished.
     pub(super) fn overtake(&self, event: Event) -> Result<OvertakenData, ExchangeError> {
         let overtaken = self.write(|subpartition| match subpartition.overtake(event) {
             Ok((overtaken, notify)) => (Ok(overtaken), notify),
@@ -208,8 +210,8 @@ impl SubpartitionCell {
         overtaken.or_else(|refused| self.refused(refused).map(|()| OvertakenData::default()))
     }
 
-    /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued; says what it overtakes, if it was
-    /// queued.
+    /// Moves the barrier of a late checkpoint ahead of the queued data. Returns the in-flight data that it overtook, or
+    /// `None` if it was not queued.
     pub(super) fn expire(&self, checkpoint_id: CheckpointId) -> Option<OvertakenData> {
         self.write(|subpartition| match subpartition.expire(checkpoint_id) {
             Some((overtaken, notify)) => (Some(overtaken), notify),
@@ -222,7 +224,7 @@ impl SubpartitionCell {
             RefusedEvent::TooMany(_) => {
                 Err(ExchangeError::TooManyEvents { subpartition: self.index, limit: EVENT_WINDOW })
             }
-            // Its reader is gone: it goes nowhere.
+            // The reader is gone, so the event is not needed.
             RefusedEvent::Closed(_) => Ok(()),
         }
     }
@@ -231,13 +233,13 @@ impl SubpartitionCell {
         self.write(|subpartition| ((), subpartition.finish_buffer()));
     }
 
-    /// Shows the reader what is committed, once.
+    /// Shows the committed bytes to the reader, once.
     pub(super) fn flush(&self) {
         self.write(|subpartition| ((), subpartition.flush()));
     }
 
-    /// Shows the reader what is committed, for a writer that does so after every record: the reader then looks on, and
-    /// the writer need not come here while it does.
+    /// Shows the committed bytes to the reader, for a writer that flushes after every record. The reader then continues
+    /// to check the buffer, and the writer skips the lock while it does.
     #[inline]
     pub(super) fn flush_record(&self) {
         fence::light();
@@ -246,7 +248,7 @@ impl SubpartitionCell {
         }
     }
 
-    /// Ends the subpartition by the producer's fault, unless its reader came to the end or left.
+    /// Ends the subpartition with the producer's failure, unless its reader has reached the end or left.
     pub(super) fn fail(&self, failure: ExchangeError) {
         self.write_state(|state| {
             if state.subpartition.is_consumed() {
@@ -271,6 +273,7 @@ impl SubpartitionCell {
             Notify::Nobody => None,
         };
         drop(state);
+        // Outside of the lock: dropping consumers returns segments to their pool.
         drop(discarded);
         if let Some(waker) = waker {
             waker.wake();
@@ -278,7 +281,7 @@ impl SubpartitionCell {
         result
     }
 
-    /// Looks as the reader, and once more where it fell asleep while the writer may have relied on it.
+    /// Runs a read, and repeats it if the reader fell asleep while the writer may have relied on the watch.
     fn read<R>(&self, mut look: impl FnMut(&mut Subpartition) -> R) -> R {
         loop {
             let mut state = self.state.lock();
@@ -294,7 +297,7 @@ impl SubpartitionCell {
         }
     }
 
-    /// The reader sleeps; is there something after all? Then it is awake again.
+    /// Checks for new bytes after the reader fell asleep. If there are any, it is awake again.
     #[cold]
     fn finds_more(&self) -> bool {
         fence::heavy();

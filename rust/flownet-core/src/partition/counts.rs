@@ -1,16 +1,16 @@
-//! Records written to each subpartition of a partition: counted by the writing task, read by anyone.
+//! Counters of the records written to each subpartition: the writing task counts, any thread reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One count a subpartition, and one of what is written to all at once. Clones are one.
+/// One counter per subpartition and one for broadcast records. Clones share the counters.
 #[derive(Clone, Debug)]
 pub(super) struct RecordCounts {
     each: Arc<[RecordCount]>,
     all: Arc<RecordCount>,
 }
 
-/// Of one subpartition, or of all together.
+/// Counter of one subpartition, or of broadcast records.
 #[derive(Debug, Default)]
 pub(super) struct RecordCount(AtomicU64);
 
@@ -19,18 +19,18 @@ impl RecordCounts {
         Self { each: (0..len).map(|_| RecordCount::default()).collect(), all: Arc::default() }
     }
 
-    /// The counts of all subpartitions, without what is written to all at once.
+    /// Returns the counters of all subpartitions, without broadcast records.
     #[inline]
     pub(super) fn each(&self) -> &[RecordCount] {
         &self.each
     }
 
-    /// That of what is written to all at once.
+    /// Returns the counter of broadcast records.
     pub(super) fn all(&self) -> &RecordCount {
         &self.all
     }
 
-    /// Records written to each subpartition so far.
+    /// Returns the number of records written to each subpartition so far.
     pub(super) fn read(&self) -> impl Iterator<Item = u64> {
         let of_all = self.all.read();
         self.each.iter().map(move |each| each.read() + of_all)
@@ -38,7 +38,7 @@ impl RecordCounts {
 }
 
 impl RecordCount {
-    // One writer: a plain load and store costs less than a locked add and loses nothing.
+    // A single writer: a plain load and store costs less than a locked add and loses no update.
     #[inline(always)] // for each record
     pub(super) fn add(&self, records: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(records), Ordering::Relaxed);

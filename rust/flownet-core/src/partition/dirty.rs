@@ -1,4 +1,4 @@
-//! Which subpartitions were written since the last flush.
+//! Dirty marks: the subpartitions written since the last flush.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -7,18 +7,18 @@ use crate::fence;
 use crate::lock::Lock;
 use crate::sync::{AtomicBool, AtomicU8, Ordering};
 
-/// One mark a subpartition, set by the writer a record at a time and taken by the flusher. Clones are one.
+/// One mark per subpartition. The writer sets it for each record and the flusher takes it. Clones share the marks.
 ///
-/// The writer only reads a mark that is set already, without a fence, so it may see a mark that the flusher is just
-/// taking while the flusher does not see the writer's last commit. Therefore a mark that was taken is given once more
-/// by the next [`Self::take`]: by then the commit is visible, and a flush that finds nothing is cheap. The price is
-/// paid per flush and subpartition; a fence would be paid per record. For the writer's sake, too, a mark is a byte: it
-/// has to find it and to compare, and neither to shift nor to share it with a neighbour.
+/// The writer only reads a mark that is already set, without a fence. It may thus see a mark that the flusher is just
+/// taking, while the flusher does not see the writer's last commit. Therefore the next [`Self::take`] reports a taken
+/// mark once more. By then the commit is visible, and a flush that finds no bytes is cheap. The cost is paid per flush
+/// and subpartition; a fence would be paid per record. A mark is a byte, also for the writer's sake: the writer loads
+/// and compares it. It neither shifts nor shares a byte with a neighbour.
 ///
-/// # Where nothing is written
-/// the flusher need not look again and again: it [dozes](Self::doze), and the writer wakes it when it sets a mark. Who
-/// sets one looks whether the flusher dozes, who begins to doze looks for marks, both with a fence (module
-/// [`fence`](crate::fence)) in between, so that one sees the other.
+/// # Idle flusher
+/// If no records are written, the flusher need not poll. It [dozes](Self::doze), and the writer wakes it when it sets a
+/// mark. The writer sets a mark and then checks whether the flusher dozes. The flusher begins to doze and then checks
+/// for marks. Both have a fence (module [`fence`](crate::fence)) in between, so one sees the other.
 #[derive(Clone, Debug)]
 pub(crate) struct DirtyMarks {
     each: Arc<[DirtyMark]>,
@@ -27,19 +27,19 @@ pub(crate) struct DirtyMarks {
 
 #[derive(Debug)]
 struct Common {
-    /// For what is written to all at once.
+    /// Mark for broadcast records.
     all: DirtyMark,
     flusher: Flusher,
 }
 
-/// The flusher, as the writer knows it.
+/// State of the flusher as the writer sees it.
 #[derive(Debug, Default)]
 pub(super) struct Flusher {
     is_dozing: AtomicBool,
     waker: Lock<Option<Waker>>,
 }
 
-/// Of one subpartition, or of all together.
+/// Mark of one subpartition, or of broadcast records.
 #[derive(Debug)]
 pub(super) struct DirtyMark(AtomicU8);
 
@@ -50,13 +50,13 @@ impl DirtyMarks {
         Self { each: (0..len).map(|_| clean()).collect(), common: Arc::new(common) }
     }
 
-    /// The marks of all subpartitions.
+    /// Returns the marks of all subpartitions.
     #[inline]
     pub(super) fn each(&self) -> &[DirtyMark] {
         &self.each
     }
 
-    /// To be told of marks.
+    /// Returns the flusher, which is woken when a mark is set.
     #[inline]
     pub(super) fn flusher(&self) -> &Flusher {
         &self.common.flusher
@@ -72,7 +72,7 @@ impl DirtyMarks {
         self.common.all.set(self.flusher());
     }
 
-    /// Gives all that are marked, and once more those the last call gave.
+    /// Passes all marked subpartitions to `give`, and once more those of the last call.
     pub(crate) fn take(&self, mut give: impl FnMut(usize)) {
         let gives_all = self.common.all.take();
         for (index, mark) in self.each.iter().enumerate() {
@@ -86,12 +86,13 @@ impl DirtyMarks {
         self.common.all.is_set() || self.each.iter().any(DirtyMark::is_set)
     }
 
-    /// Has the next mark of each of `all` wake `waker`, once; where there is a mark already, nobody dozes.
+    /// Makes the next mark of each of `all` wake `waker`, once. Marks that are already set end the doze at once.
     pub(crate) fn doze<'a>(all: impl Iterator<Item = &'a Self> + Clone, waker: &Waker) {
         all.clone().for_each(|marks| marks.flusher().lie_down(waker));
         fence::heavy();
         for marks in all.filter(|marks| marks.any()) {
-            // Whoever set it finds nobody to wake, or has found somebody: then that is one look too many.
+            // The writer that set the mark finds no dozing flusher. If it has already found one, it wakes the flusher
+            // once too often.
             marks.flusher().rouse();
         }
     }
@@ -112,7 +113,7 @@ impl DirtyMark {
     #[cold]
     #[inline(never)]
     fn set_anew(&self, flusher: &Flusher) {
-        // Release: who takes the mark sees what was committed before it.
+        // Release: a thread that takes the mark sees the bytes committed before it.
         self.0.store(WRITTEN, Ordering::Release);
         fence::light();
         if flusher.is_dozing.load(Ordering::Relaxed)
@@ -122,12 +123,12 @@ impl DirtyMark {
         }
     }
 
-    /// Whether it is to be given.
+    /// Takes the mark. Returns whether to report it.
     fn take(&self) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
         if seen != CLEAN {
             let left = if seen == WRITTEN { TAKEN } else { CLEAN };
-            // If it fails, the writer has just marked it again, for the next call.
+            // If it fails, the writer has just set the mark again, for the next call.
             let _ = self.0.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed);
         }
         seen != CLEAN
@@ -145,8 +146,8 @@ impl Flusher {
         self.is_dozing.store(true, Ordering::Relaxed);
     }
 
-    /// It dozes no more. Gives what wakes it, once. Flag and waker change together: between the two, it could fall asleep
-    /// anew, and lose the waker of that sleep.
+    /// Ends the doze and returns the waker, once. Flag and waker change together under the lock. Otherwise the flusher
+    /// could fall asleep again between the two changes and lose the waker of that sleep.
     fn rouse(&self) -> Option<Waker> {
         let mut known = self.waker.lock();
         self.is_dozing.store(false, Ordering::Release);
@@ -154,11 +155,11 @@ impl Flusher {
     }
 }
 
-/// Not written since the flush before the last.
+/// Not written since the last flush but one.
 const CLEAN: u8 = 0;
-/// Given by the last flush.
+/// Reported by the last flush.
 const TAKEN: u8 = 1;
-/// Written since the last flush, or while it went on.
+/// Written since the last flush, or during it.
 const WRITTEN: u8 = 2;
 
 #[cfg(test)]

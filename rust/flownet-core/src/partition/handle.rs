@@ -1,4 +1,4 @@
-//! What everyone but the writing task holds of a partition.
+//! Shared handle to a partition, for all threads except the writing task.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,20 +11,21 @@ use crate::ids::{PartitionId, SubpartitionIndex};
 use crate::subpartition::QueuedData;
 
 /// A shared view of a [`ResultPartition`](super::ResultPartition): its subpartitions for readers, its flush for the
-/// flusher, what was written to it, and the means to end it. Outlives the task as long as readers need it.
+/// flusher, its statistics, and the means to end it. It outlives the task as long as readers need it.
 #[derive(Clone, Debug)]
 pub struct PartitionHandle(pub(super) Arc<PartitionShared>);
 
-/// What was written to one subpartition, and what of it waits there. What is broadcast counts in each.
+/// Statistics of one subpartition: what was written to it and how much is queued. Broadcast records count in each
+/// subpartition.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SubpartitionStats {
-    /// Records so far, each once its last byte found room.
+    /// Records so far; a record counts once its last byte is written.
     pub records: u64,
-    /// Bytes of records so far, length prefixes included; none of those written after the reader has left.
+    /// Bytes of records so far, including length prefixes. Bytes written after the reader left do not count.
     pub bytes: u64,
-    /// Buffers that wait for their reader, the one being filled included.
+    /// Buffers that wait for their reader, including the one being filled.
     pub queued_buffers: u64,
-    /// Bytes in these.
+    /// Bytes in these buffers.
     pub queued_bytes: u64,
 }
 
@@ -37,49 +38,50 @@ pub(super) struct PartitionShared {
 }
 
 impl PartitionHandle {
-    /// Shows the readers what was written since the last call. Touches only subpartitions written since then (and
-    /// once more those of the call before, see the module `dirty`).
+    /// Shows the readers all bytes written since the last call. Visits only the subpartitions written since then, and
+    /// once more those of the previous call (see the module `dirty`).
     pub fn flush_dirty(&self) {
         self.0.dirty.take(|index| self.0.cells[index].flush());
     }
 
-    /// False when [`Self::flush_dirty`] has nothing to do.
+    /// Returns false if [`Self::flush_dirty`] has nothing to flush.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.0.dirty.any()
     }
 
-    /// Has the next record of each of `partitions` wake `waker`, once, so that a flusher with nothing to do need not come
-    /// by. Not where [`Self::flush_dirty`] has something to do first: see [`Self::is_dozing`].
+    /// Makes the next record of each of `partitions` wake `waker`, once, so that an idle flusher need not poll. Has no
+    /// effect on partitions that [`Self::flush_dirty`] must flush first: see [`Self::is_dozing`].
     pub fn doze(partitions: &[Self], waker: &Waker) {
         DirtyMarks::doze(partitions.iter().map(|partition| &partition.0.dirty), waker);
     }
 
-    /// Nothing was written since [`Self::doze`], nor had to be flushed then.
+    /// Returns true if no record was written since [`Self::doze`] and none had to be flushed then.
     #[must_use]
     pub fn is_dozing(&self) -> bool {
         self.0.dirty.is_dozing()
     }
 
-    /// The partition's name.
+    /// Returns the id of the partition.
     #[must_use]
     pub fn id(&self) -> PartitionId {
         self.0.id
     }
 
-    /// All subpartitions.
+    /// Returns all subpartitions.
     #[must_use]
     pub fn subpartitions(&self) -> &[Arc<SubpartitionCell>] {
         &self.0.cells
     }
 
-    /// One subpartition, if the index exists.
+    /// Returns one subpartition, if the index exists.
     #[must_use]
     pub fn subpartition(&self, index: SubpartitionIndex) -> Option<&Arc<SubpartitionCell>> {
         self.0.cells.get(index.index())
     }
 
-    /// What was written to each subpartition. Takes the lock of each and looks at what is queued: for who looks now and then.
+    /// Returns the statistics of each subpartition. Takes every lock and visits the queued elements, so do not call it
+    /// often.
     pub fn outgoing(&self) -> impl Iterator<Item = SubpartitionStats> {
         self.0.records.read().zip(&self.0.cells).map(|(records, cell)| {
             let QueuedData { buffers: queued_buffers, bytes: queued_bytes, bytes_so_far: bytes } = cell.queued();
@@ -87,18 +89,18 @@ impl PartitionHandle {
         })
     }
 
-    /// Ends the partition: its readers get `cause` at once, what is queued goes home. Subpartitions that were read to
-    /// their end are not touched.
+    /// Fails the partition: its readers get `cause` at once, and queued elements are dropped. Subpartitions that were
+    /// read to their end are not affected.
     pub fn fail(&self, cause: impl Into<Arc<str>>) {
         self.0.fail_all(&ExchangeError::producer_failed(self.0.id, cause));
     }
 
-    /// Ends the partition without blame: readers that have not come to the end get [`ExchangeError::Released`].
+    /// Ends the partition without a failure. Readers that have not reached the end get [`ExchangeError::Released`].
     pub fn release(&self) {
         self.0.fail_all(&ExchangeError::Released);
     }
 
-    /// Every subpartition was read to its end or released.
+    /// Returns true if every subpartition was read to its end or released.
     #[must_use]
     pub fn is_consumed(&self) -> bool {
         self.0.cells.iter().all(|cell| cell.is_consumed())

@@ -1,13 +1,14 @@
-//! The buffers a partition has open: at most one for each subpartition, in the order in which they were opened.
+//! Open buffers of a partition: at most one per subpartition, in the order in which they were opened.
 //!
-//! Where more subpartitions are busy than buffers may be open, a buffer would be closed with a record or two in it to
+//! If more subpartitions are busy than buffers may be open, a buffer would be closed with one or two records in it to
 //! make room for the next. Segments are then split, and each part is a buffer.
 //!
 //! # Invariants
-//! - I1: every open buffer has one entry in `order` that bears its stamp. Entries of buffers closed since are passed
-//!   over, and cleared away before they are more than the open ones.
-//! - I2: at most `booked` segments have an open buffer or a part to spare, or one: as many as the pool knows to stand.
-//! - I3: parts to spare are of the segment begun last, and count as one open buffer of it.
+//! - I1: every open buffer has one entry in `order` with its stamp. Entries of buffers closed since are skipped. They
+//!   are removed before they outnumber the open ones.
+//! - I2: at most `booked` segments, or one, have an open buffer or a spare part: as many as the pool has booked as
+//!   standing.
+//! - I3: all spare parts belong to the newest segment, and together count as one open buffer of it.
 
 use std::collections::VecDeque;
 
@@ -27,10 +28,10 @@ pub(super) struct OpenBuffers {
     booked: usize,
 }
 
-/// Of the buffer that was last opened in a subpartition.
+/// Segment and stamp of the buffer last opened in a subpartition.
 #[derive(Clone, Copy, Debug, Default)]
 struct BufferPlace {
-    /// Which of its entries in `order` counts.
+    /// Stamp of the valid entry in `order`.
     stamp: u32,
     segment: u32,
 }
@@ -50,24 +51,24 @@ impl OpenBuffers {
         }
     }
 
-    /// The open buffer of a subpartition, for writing.
+    /// Returns the open buffer of a subpartition, for writing.
     #[inline]
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut BufferBuilder> {
         self.builders[index].as_mut()
     }
 
-    /// All of them, by subpartition.
+    /// Returns all builders, by subpartition.
     #[inline]
     pub(super) fn builders(&mut self) -> &mut [Option<BufferBuilder>] {
         &mut self.builders
     }
 
-    /// Segments that open buffers and parts to spare keep from coming back.
+    /// Returns the number of segments in use by open buffers and spare parts.
     pub(super) fn segments(&self) -> usize {
         self.segments.open()
     }
 
-    /// Some segment has several buffers open, or parts to spare.
+    /// Returns true if a segment has several open buffers, or spare parts.
     pub(super) fn is_split(&self) -> bool {
         self.open > self.segments() || self.counts_spare
     }
@@ -76,7 +77,8 @@ impl OpenBuffers {
         self.builders.len()
     }
 
-    /// How many segments may be kept open. What is booked stays booked, unless the pool has become too small for it.
+    /// Returns how many segments may stay open. Booked segments stay booked unless the pool has become too small for
+    /// them.
     pub(super) fn limit(&mut self, pool: &BufferPool) -> usize {
         if pool.claims_standing() && self.booked > 1 {
             self.booked -= 1;
@@ -87,18 +89,18 @@ impl OpenBuffers {
         self.booked.max(1)
     }
 
-    /// A part that is left of the last segment.
+    /// Takes a spare part of the newest segment.
     pub(super) fn take_spare(&mut self) -> Option<SegmentPart> {
         self.spare.pop()
     }
 
-    /// Gives the spare parts back.
+    /// Drops the spare parts.
     pub(super) fn drop_spare(&mut self) {
         self.spare.clear();
         self.end_spare();
     }
 
-    /// Begins a segment: a buffer of all of it, or of a part, with the others to spare.
+    /// Begins a segment. Returns the whole segment, or a part and stores the other parts as spare.
     pub(super) fn begin(&mut self, segment: MemorySegment) -> SegmentPart {
         debug_assert!(self.spare.is_empty(), "I3: what is left of the last segment is used first");
         self.segments.begin();
@@ -140,19 +142,19 @@ impl OpenBuffers {
         Some(taken)
     }
 
-    /// A buffer was closed for another before anybody could read it.
+    /// Records that a buffer was closed to make room before its reader had drained it.
     pub(super) fn on_cut_short(&mut self) {
         self.parts.on_cut_short();
     }
 
-    /// The subpartitions with an open buffer, those first whose buffer has been open for longest.
+    /// Returns the subpartitions with an open buffer, the one open longest first.
     pub(super) fn oldest_first(&self) -> impl Iterator<Item = usize> {
         let current =
             self.order.iter().filter(|&&(index, stamp)| is_current(&self.builders, &self.places, index, stamp));
         current.map(|&(index, _)| index as usize)
     }
 
-    /// The subpartition whose buffer has been open for longest.
+    /// Returns the subpartition whose buffer has been open longest.
     pub(super) fn oldest(&mut self) -> Option<usize> {
         while let Some(&(index, stamp)) = self.order.front() {
             if is_current(&self.builders, &self.places, index, stamp) {
@@ -175,11 +177,11 @@ fn is_current(builders: &[Option<BufferBuilder>], places: &[BufferPlace], index:
     places[index].stamp == stamp && builders[index].is_some()
 }
 
-/// How many buffers are open in each segment that has any.
+/// Number of open buffers in each segment that has any.
 #[derive(Debug, Default)]
 struct OpenSegments {
     buffers: Vec<u32>,
-    /// Places in `buffers` that are not in use.
+    /// Unused places in `buffers`.
     free: Vec<u32>,
     newest: u32,
 }
@@ -189,16 +191,16 @@ impl OpenSegments {
         self.buffers.len() - self.free.len()
     }
 
-    /// Counts a segment, of which a buffer is about to be opened.
+    /// Adds a segment, of which a buffer is about to be opened.
     fn begin(&mut self) {
         self.newest = self.free.pop().unwrap_or_else(|| {
             self.buffers.push(0);
-            // No more than there are subpartitions, and a spare one.
+            // At most one per subpartition, and a spare one.
             self.buffers.len() as u32 - 1
         });
     }
 
-    /// One more buffer of the newest segment is open.
+    /// Adds an open buffer of the newest segment. Returns the segment's place.
     fn enter(&mut self) -> u32 {
         self.buffers[self.newest as usize] += 1;
         self.newest
@@ -213,8 +215,8 @@ impl OpenSegments {
     }
 }
 
-/// Into how many buffers a segment is split: more, when buffers are closed for others before their time; fewer, when
-/// they fill up one after the other.
+/// Number of buffers per segment. It grows when buffers are closed early to make room, and shrinks when buffers fill up
+/// one after the other.
 #[derive(Debug)]
 struct Parts {
     now: usize,
@@ -246,12 +248,12 @@ impl Parts {
     }
 }
 
-/// Entries of closed buffers that are not worth clearing away.
+/// Entries of closed buffers that are not worth removing.
 const SPARE_ENTRIES: usize = 64;
 const MOST_PARTS: usize = 16;
-/// A frame's costs show below this.
+/// Below this size the overhead of a frame is noticeable.
 const SMALLEST_PART_BYTES: usize = 1024;
-/// Trying fewer parts costs up to a segment's worth of short buffers if it was too early.
+/// If it is too early, trying fewer parts costs up to a segment's worth of short buffers.
 const FILLED_BEFORE_FEWER: u32 = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whole records into open buffers: what a loop over many records keeps in registers.
+//! Writers of whole records into open buffers, made to stay in registers in a loop over many records.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct OpenBuffer<'a> {
 }
 
 impl Runs<'_> {
-    /// That of one subpartition, if it has one.
+    /// Returns the open buffer of one subpartition, if it has one.
     #[inline(always)] // as `write_whole`
     pub(crate) fn run(&mut self, subpartition: SubpartitionIndex) -> Option<OpenBuffer<'_>> {
         let index = subpartition.index();
@@ -40,9 +40,8 @@ impl Runs<'_> {
 }
 
 impl OpenBuffer<'_> {
-    /// Writes a record where there is room for it and more. `false`: nothing was written, and
-    /// [`try_write`](super::ResultPartition::try_write) and [`end_record`](super::ResultPartition::end_record) know
-    /// what to do.
+    /// Writes a record if the buffer has room for it and more. Returns `false` if nothing was written: then call
+    /// [`try_write`](super::ResultPartition::try_write) and [`end_record`](super::ResultPartition::end_record).
     #[inline(always)] // as `write_whole`
     pub(crate) fn try_write(&mut self, prefix: &[u8], record: &[u8]) -> bool {
         let is_written = self.appender.try_append_both(prefix, record);
@@ -58,7 +57,7 @@ impl OpenBuffer<'_> {
         self.records.add(records);
     }
 
-    /// As [`flush`](super::ResultPartition::flush).
+    /// Flushes the subpartition like [`flush`](super::ResultPartition::flush).
     #[inline]
     pub(crate) fn flush(&self) {
         self.cells[self.index].flush_record();

@@ -1,4 +1,4 @@
-//! The writer's end of a partition.
+//! Writer side of a partition.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
@@ -17,21 +17,21 @@ use crate::event::Event;
 use crate::ids::{CheckpointId, PartitionId, SubpartitionIndex};
 use crate::subpartition::OvertakenData;
 
-/// All that one task writes for one edge. Owned by the task's thread.
+/// Output of one task for one edge. Owned by the task's thread.
 ///
-/// Bytes go into the open buffer of a subpartition and become visible to its reader when the buffer is full, at a
-/// flush, or in front of an event. Indices beyond [`Self::subpartitions`] are the caller's bug and panic.
+/// Bytes go into the open buffer of a subpartition. They become visible to its reader when the buffer is full, at a
+/// flush, or before an event. An index beyond [`Self::subpartitions`] is a bug of the caller and panics.
 ///
-/// Dropping it before [`Self::finish`] ends the partition for its readers with [`ExchangeError::Released`]. Dropping
-/// it also destroys its pool: segments still queued or on their way go home to the process as they are read.
+/// If it is dropped before [`Self::finish`], the partition ends for its readers with [`ExchangeError::Released`]. The
+/// drop also destroys its pool: segments still queued or in transit return to the process as they are read.
 #[derive(Debug)]
 pub struct ResultPartition {
     shared: Arc<PartitionShared>,
     pool: Arc<BufferPool>,
     open: OpenBuffers,
-    /// Those of `shared`, at hand.
+    /// Copy of the marks in `shared`, for direct access.
     dirty: DirtyMarks,
-    /// Likewise.
+    /// Copy of the counters in `shared`, for direct access.
     records: RecordCounts,
     broadcast: Option<BufferBuilder>,
     data_ended: bool,
@@ -39,9 +39,9 @@ pub struct ResultPartition {
 }
 
 impl ResultPartition {
-    /// A partition that takes its segments from `pool`, which has one lane for each subpartition and a maximum above
-    /// their number. With a lower one, open buffers that nobody flushes could hold all of it, and
-    /// [`Self::poll_available`] would wait for ever.
+    /// Creates a partition that takes its segments from `pool`. The pool must have one lane per subpartition and a
+    /// maximum above their number. With a lower maximum, open buffers that are never flushed could hold the whole pool.
+    /// [`Self::poll_available`] would then wait for ever.
     #[must_use]
     pub fn new(id: PartitionId, pool: Arc<BufferPool>, subpartitions: u32) -> Self {
         let dirty = DirtyMarks::new(subpartitions as usize);
@@ -59,9 +59,9 @@ impl ResultPartition {
         }
     }
 
-    /// Appends to one subpartition and takes new segments as they are needed. Returns how many bytes were taken: all
-    /// of them, or fewer when no segment is to be had now. Not visible before [`Self::end_record`] and a flush,
-    /// except for buffers that became full.
+    /// Appends bytes to one subpartition and takes new segments as needed. Returns the number of bytes taken: all of
+    /// them, or fewer if no segment is available now. The bytes are visible after [`Self::end_record`] and a flush, or
+    /// when their buffer is full.
     #[inline]
     pub fn try_write(&mut self, subpartition: SubpartitionIndex, bytes: &[u8]) -> usize {
         let mut taken = 0;
@@ -73,24 +73,24 @@ impl ResultPartition {
         if taken == bytes.len() { taken } else { taken + self.write_rest(subpartition, &bytes[taken..]) }
     }
 
-    /// The open buffers, to write whole records to: the case to be fast in.
+    /// Returns the open buffers, to write whole records to them: the hot path.
     #[inline]
     pub(crate) fn runs(&mut self) -> Runs<'_> {
         let (builders, marks, records) = (self.open.builders(), self.dirty.each(), self.records.each());
-        // As many, which the compiler should know.
+        // Equal lengths, which let the compiler drop bounds checks.
         let (marks, records) = (&marks[..builders.len()], &records[..builders.len()]);
         Runs { builders, marks, records, flusher: self.dirty.flusher(), cells: &self.shared.cells }
     }
 
-    /// Appends once for all subpartitions: they share the buffer. Otherwise as [`Self::try_write`].
+    /// Appends bytes once for all subpartitions, which share the buffer. Otherwise like [`Self::try_write`].
     #[inline]
     pub fn try_broadcast_write(&mut self, bytes: &[u8]) -> usize {
         let taken = self.broadcast.as_mut().map_or(0, |builder| builder.append(bytes));
         if taken == bytes.len() { taken } else { taken + self.broadcast_rest(&bytes[taken..]) }
     }
 
-    /// A record ends here: its bytes may be flushed from now on. A buffer that is filled with it, to its end or to the
-    /// limit of its reader, is finished at once.
+    /// Ends a record: its bytes may be flushed from now on. A buffer that the record filled, to its end or to the limit
+    /// of its reader, is finished at once.
     #[inline]
     pub fn end_record(&mut self, subpartition: SubpartitionIndex) {
         let index = subpartition.index();
@@ -105,7 +105,7 @@ impl ResultPartition {
         self.dirty.mark(index);
     }
 
-    /// As [`Self::end_record`], for a record that was broadcast.
+    /// Ends a broadcast record, like [`Self::end_record`].
     #[inline]
     pub fn end_broadcast_record(&mut self) {
         if let Some(builder) = &mut self.broadcast {
@@ -118,22 +118,22 @@ impl ResultPartition {
         self.dirty.mark_all();
     }
 
-    /// Sends an event to one subpartition, behind all records written to it (a priority event: before what is still
-    /// queued). Visible at once.
+    /// Sends an event to one subpartition, after all records written to it. A priority event goes before the queued
+    /// data. Visible at once.
     ///
     /// # Errors
-    /// [`ExchangeError::TooManyEvents`] where [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) of them wait already, but for
-    /// a watermark behind another one.
+    /// [`ExchangeError::TooManyEvents`] if [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events already wait, except
+    /// for a watermark after another watermark.
     pub fn emit_event(&mut self, subpartition: SubpartitionIndex, event: &Event) -> Result<(), ExchangeError> {
         self.close_broadcast();
         self.finish_buffer(subpartition.index());
         self.add_event(subpartition.index(), event)
     }
 
-    /// Sends an event to every subpartition, as [`Self::emit_event`] does.
+    /// Sends an event to every subpartition, like [`Self::emit_event`].
     ///
     /// # Errors
-    /// The first of those of the subpartitions; the others have the event.
+    /// Returns the first error of a subpartition. All subpartitions without an error have the event.
     pub fn broadcast_event(&mut self, event: &Event) -> Result<(), ExchangeError> {
         self.finish_broadcast_buffer();
         let mut sent = Ok(());
@@ -144,10 +144,10 @@ impl ResultPartition {
         sent
     }
 
-    /// Sends a priority event to every subpartition; says of each what it overtook there.
+    /// Sends a priority event to every subpartition. Returns the in-flight data that it overtook in each of them.
     ///
     /// # Errors
-    /// Those of [`Self::emit_event`]: those before it have the event.
+    /// Those of [`Self::emit_event`]. The subpartitions before the failed one have the event.
     pub fn overtake(&mut self, event: &Event) -> Result<Vec<OvertakenData>, ExchangeError> {
         self.finish_broadcast_buffer();
         for index in 0..self.open.subpartitions() {
@@ -156,29 +156,29 @@ impl ResultPartition {
         self.shared.cells.iter().map(|cell| cell.overtake(event.clone())).collect()
     }
 
-    /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued, wherever it is queued; says of each
-    /// subpartition what it overtook there.
+    /// Moves the barrier of a late checkpoint ahead of the queued data in every subpartition where it is queued.
+    /// Returns the in-flight data that it overtook in each subpartition.
     #[must_use]
     pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<OvertakenData> {
         self.shared.cells.iter().map(|cell| cell.expire(checkpoint_id).unwrap_or_default()).collect()
     }
 
-    /// Shows the reader of one subpartition all complete records, and is cheap where that is done after every record.
-    /// The open buffer stays open.
+    /// Shows all complete records to the reader of one subpartition. Cheap even after every record. The open buffer
+    /// stays open.
     #[inline]
     pub fn flush(&mut self, subpartition: SubpartitionIndex) {
         self.shared.cells[subpartition.index()].flush_record();
     }
 
-    /// Shows all readers all complete records, likewise.
+    /// Shows all complete records to all readers, like [`Self::flush`].
     pub fn flush_all(&mut self) {
         for cell in &self.shared.cells {
             cell.flush_record();
         }
     }
 
-    /// Waits for room: ready when `subpartition` has an open buffer with room in it, which takes one segment if need
-    /// be. For a record that was cut by a short [`Self::try_write`].
+    /// Waits for room, and takes a segment if needed. Ready when `subpartition` has an open buffer with room in it. For
+    /// a record that a short [`Self::try_write`] cut.
     pub fn poll_segment(&mut self, subpartition: SubpartitionIndex, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
         let index = subpartition.index();
         self.close_broadcast();
@@ -197,7 +197,7 @@ impl ResultPartition {
         Poll::Ready(Ok(()))
     }
 
-    /// As [`Self::poll_segment`], for a broadcast record.
+    /// Waits for room for a broadcast record, like [`Self::poll_segment`].
     pub fn poll_broadcast_segment(&mut self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
         if self.broadcast.as_ref().is_some_and(|builder| !builder.is_full()) {
             return Poll::Ready(Ok(()));
@@ -209,16 +209,16 @@ impl ResultPartition {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells every reader that no record follows; events may, until the [end](Self::finish). `drain`: the input came to its
-    /// own end.
+    /// Sends the end of data to every reader: no record follows, but events may, until [`Self::finish`]. `drain`: the
+    /// input has reached its own end.
     pub fn end_data(&mut self, drain: bool) {
         if !std::mem::replace(&mut self.data_ended, true) {
             self.send_end(&Event::EndOfData { drain });
         }
     }
 
-    /// Ends every subpartition: end of data, then end of partition. Nothing may be written afterwards. `drain`: the
-    /// input came to its own end.
+    /// Ends every subpartition: end of data, then end of partition. No write may follow. `drain`: the input has reached
+    /// its own end.
     pub fn finish(&mut self, drain: bool) {
         if self.is_finished {
             return;
@@ -234,40 +234,42 @@ impl ResultPartition {
         debug_assert!(sent.is_ok(), "the end is always taken");
     }
 
-    /// How far buffers are filled until the reader of each says otherwise. Without, to their end.
+    /// Sets how far buffers are filled until their reader sets its own limit. Without a limit, buffers are filled
+    /// completely.
     pub fn set_fill_limit(&self, limit: FillLimit) {
         self.shared.cells.iter().for_each(|cell| cell.set_fill_limit(limit));
     }
 
-    /// Ends the partition with a cause that every reader gets to see.
+    /// Fails the partition with a cause that every reader receives.
     pub fn fail(&self, cause: impl Into<Arc<str>>) {
         self.handle().fail(cause);
     }
 
-    /// Ends the partition without blame.
+    /// Ends the partition without a failure.
     pub fn release(&self) {
         self.handle().release();
     }
 
-    /// True when a segment is to be had without overdraft and no subpartition is at its quota. One atomic read.
+    /// Returns true if a segment is available without overdraft and no subpartition is at its quota. One atomic read.
     #[inline]
     #[must_use]
     pub fn is_available(&self) -> bool {
         self.pool.is_available()
     }
 
-    /// Whether who waits for it waits for segments that its pool has not got, and not for its readers.
+    /// Returns whether a writer that waits lacks segments of its pool, rather than waiting for its readers.
     #[must_use]
     pub fn lacks_segments(&self) -> bool {
         self.pool.lacks_segments()
     }
 
-    /// Waits until [`Self::is_available`]. An error when the pool is gone.
+    /// Waits until [`Self::is_available`]. Returns an error if the pool is gone.
     pub fn poll_available(&mut self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
-        // What a drained buffer gives back may make it available; if not, the waker is registered already.
+        // Segments of drained buffers may make it available; if not, the waker is already registered.
         if self.pool.poll_available(waker).is_pending() {
             self.close_drained_buffers();
-            // A lane may be at its quota by segments of which others have parts open: nobody gives those back otherwise.
+            // A lane may be at its quota through segments of which other lanes have parts open. Only this returns those
+            // segments.
             if self.open.is_split() && self.pool.poll_available(waker).is_pending() {
                 self.close_unicast();
             }
@@ -275,25 +277,25 @@ impl ResultPartition {
         self.pool.poll_available(waker).map_err(ExchangeError::from)
     }
 
-    /// A shared view for the network, the flusher and the metrics.
+    /// Returns a shared view for the network, the flusher and the metrics.
     #[must_use]
     pub fn handle(&self) -> PartitionHandle {
         PartitionHandle(Arc::clone(&self.shared))
     }
 
-    /// The partition's name.
+    /// Returns the id of the partition.
     #[must_use]
     pub fn id(&self) -> PartitionId {
         self.shared.id
     }
 
-    /// All subpartitions.
+    /// Returns all subpartitions.
     #[must_use]
     pub fn subpartitions(&self) -> &[Arc<SubpartitionCell>] {
         &self.shared.cells
     }
 
-    /// Every subpartition was read to its end or released.
+    /// Returns true if every subpartition was read to its end or released.
     #[must_use]
     pub fn is_consumed(&self) -> bool {
         self.handle().is_consumed()
@@ -303,7 +305,8 @@ impl ResultPartition {
         let cell = &self.shared.cells[index];
         let added = cell.add_event(event.clone());
         if event.is_priority() {
-            // It overtook the buffer that was finished for it. Unseen, that would be neither open nor on its way (P5).
+            // The event overtook the buffer that was finished for it. If not shown, that buffer would be neither open
+            // nor on its way (P5).
             cell.finish_buffer();
         }
         added
@@ -325,7 +328,7 @@ impl ResultPartition {
                 Some(part) => self.open_buffer(index, part),
                 None if self.close_drained_buffers() => {}
                 None => {
-                    // P2: the reader must see the full buffer, or it never gives a segment back.
+                    // P2: the reader must see the full buffer, or it never returns a segment.
                     self.shared.cells[index].finish_buffer();
                     self.close_idle_buffers();
                     break;
@@ -335,7 +338,7 @@ impl ResultPartition {
         taken
     }
 
-    /// P4: where the open buffers hold all segments, they must go, full or not.
+    /// Closes all open buffers if they hold all segments, full or not (P4).
     fn close_idle_buffers(&mut self) {
         if self.pool.in_use() <= self.open.segments() {
             self.close_unicast();
@@ -379,7 +382,7 @@ impl ResultPartition {
         self.open.insert(index, builder);
     }
 
-    /// P5: before one segment more is open than may be, the oldest one goes.
+    /// Closes the oldest buffers before a segment more than the limit is open (P5).
     fn make_room(&mut self) {
         let limit = self.open.limit(&self.pool);
         let mut is_cut_short = false;
@@ -394,7 +397,7 @@ impl ResultPartition {
         }
     }
 
-    /// P5: where segments are short, open buffers that were read to the end give theirs back at once. True if one did.
+    /// Closes open buffers that were read to their end when segments are short (P5). Returns true if there was one.
     fn close_drained_buffers(&mut self) -> bool {
         let (cells, mut drained) = (&self.shared.cells, [None; DRAINED_AT_ONCE]);
         for (place, index) in drained.iter_mut().zip(self.open.oldest_first()) {
@@ -406,7 +409,7 @@ impl ResultPartition {
     }
 
     fn open_broadcast(&mut self, segment: MemorySegment) {
-        // The reader who wants least says how much: all read the same buffer.
+        // The smallest limit of all readers applies, because they read the same buffer.
         let limit = self.shared.cells.iter().map(|cell| cell.fill_limit().get()).min();
         let limit = limit.map_or(FillLimit::NONE, FillLimit::new);
         let (builder, consumer) = BufferBuilder::new(limited(segment.into(), limit));
@@ -417,7 +420,7 @@ impl ResultPartition {
         self.broadcast = Some(builder);
     }
 
-    /// Finishes the open buffer of a subpartition. The caller tells the cell, by what it adds next or by
+    /// Finishes the open buffer of a subpartition. The caller informs the cell: with the next element, or with
     /// `finish_buffer`.
     fn finish_buffer(&mut self, index: usize) {
         if let Some(mut builder) = self.open.take(index) {
@@ -431,7 +434,7 @@ impl ResultPartition {
         }
     }
 
-    /// P1: before a subpartition gets a buffer of its own, the shared one ends.
+    /// Closes the shared buffer before a subpartition gets its own (P1).
     fn close_broadcast(&mut self) {
         if self.broadcast.is_some() {
             self.finish_broadcast_buffer();
@@ -468,11 +471,11 @@ impl Drop for ResultPartition {
 }
 
 fn limited(part: SegmentPart, limit: FillLimit) -> SegmentPart {
-    // No target has segments beyond what its usize counts.
+    // No target has segments longer than a usize can count.
     part.with_fill_limit(usize::try_from(limit.get()).unwrap_or(usize::MAX))
 }
 
-/// A shared buffer counts against the quota of one lane: it is home only when its slowest reader is done.
+/// A shared buffer counts against the quota of one lane: its segment returns when the slowest reader is done.
 const BROADCAST_LANE: usize = 0;
-/// Open buffers looked at where segments are short: the oldest ones, as those are the idle ones if any are.
+/// Open buffers checked when segments are short: the oldest ones, because any idle ones are among them.
 const DRAINED_AT_ONCE: usize = 8;
