@@ -1,34 +1,36 @@
-//! Takes whole records out of a stream of buffers, wherever the buffers cut them.
+//! Cuts whole records out of a stream of buffers, even if buffers split the records.
 //!
 //! # Invariants
-//! - C1: what is kept is the stream of the admitted records, each with its length prefix, byte for byte.
-//! - C2: a record is decided on once, when its length is known; until then at most three bytes of it are held.
-//! - C3: nothing is allocated, whatever length a prefix claims.
+//! - C1: the output is the stream of the admitted records, each with its length prefix, byte for byte.
+//! - C2: a record is admitted or dropped once, when its length is known. Until then at most three of its bytes are
+//!   stored.
+//! - C3: no memory is allocated, whatever length a prefix claims.
 
 use super::LENGTH_PREFIX_BYTES;
 
-/// See the [module docs](self). One for each channel.
+/// See the [module docs](self). One per channel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RecordCutter {
     prefix: [u8; LENGTH_PREFIX_BYTES],
-    /// Bytes of `prefix` that have arrived; all of them never stay.
+    /// Bytes of `prefix` that have arrived. Reset to zero once all are there.
     prefix_len: usize,
-    /// Bytes of the current record that are still to come.
+    /// Bytes of the current record that have not arrived yet.
     left: usize,
     is_kept: bool,
 }
 
-/// What is left of a buffer.
+/// Admitted part of a buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cut {
-    /// Bytes kept, at the front of the buffer.
+    /// Admitted bytes, at the front of the buffer.
     pub kept: usize,
     carried: [u8; LENGTH_PREFIX_BYTES],
     carried_len: usize,
 }
 
 impl RecordCutter {
-    /// Moves what is kept of `bytes` to its front. `admit` is asked once a record, with all its bytes, prefix included.
+    /// Moves the admitted parts of `bytes` to its front. Calls `admit` once per record, with its size including the
+    /// prefix.
     pub fn cut(&mut self, bytes: &mut [u8], mut admit: impl FnMut(usize) -> bool) -> Cut {
         let mut cut = Cut { kept: 0, carried: self.prefix, carried_len: 0 };
         let held = self.prefix_len;
@@ -54,7 +56,7 @@ impl RecordCutter {
             self.is_kept = admit(LENGTH_PREFIX_BYTES + self.left);
             if self.is_kept {
                 if take < LENGTH_PREFIX_BYTES {
-                    // Only the first record of a buffer can have begun before it.
+                    // Only the first record of a buffer can have begun in an earlier one.
                     cut.carried_len = held;
                 }
                 cut.keep(bytes, at - take..at);
@@ -69,7 +71,8 @@ impl RecordCutter {
 }
 
 impl Cut {
-    /// Bytes of a kept record's prefix that came with an earlier buffer: they go in front of what is kept.
+    /// Returns the prefix bytes of an admitted record that came with an earlier buffer. They precede the admitted
+    /// bytes.
     #[must_use]
     pub fn carried(&self) -> Option<&[u8]> {
         Some(&self.carried[..self.carried_len]).filter(|carried| !carried.is_empty())

@@ -1,39 +1,39 @@
 //! Reads records out of the buffers of one channel.
 //!
-//! A record that lies whole in the current buffer is borrowed from it: no copy, one length read and two comparisons.
-//! A record cut by the end of a buffer is gathered, length prefix included, in a vector of the reader's own.
+//! A record that is whole in the current buffer is borrowed from it: no copy, one length read and two comparisons. A
+//! record cut by the end of a buffer is gathered, including its length prefix, in a vector of the reader.
 //!
 //! # Invariants
-//! - R1: a length beyond the limit is an error before anything is allocated for it.
+//! - R1: a length beyond the limit is an error before any memory is allocated for it.
 //! - R2: gathering allocates no more than has arrived, up to the growth of a vector, whatever length a prefix claims.
-//! - R3: a buffer goes home once its last record was given out and the next one was asked for.
+//! - R3: a buffer is released once its last record was returned and the next one was requested.
 
 use flownet_memory::Buffer;
 
 use super::LENGTH_PREFIX_BYTES;
 use crate::error::RecordError;
 
-/// A gathering vector larger than this is not kept for the next cut record.
+/// Capacity above which a gathering vector is not reused for the next cut record.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Takes the buffers of one channel in order and gives their records one by one.
+/// Reads the buffers of one channel in order and returns their records one by one.
 #[derive(Debug)]
 pub struct RecordReader {
-    /// Begins between two records, at `at`. `None` while a cut record is being gathered.
+    /// Buffer with the next record at `at`. `None` while a cut record is being gathered.
     current: Option<Buffer>,
     at: usize,
     /// A cut record, length prefix first.
     gathered: Vec<u8>,
-    /// What `gathered` holds was given out and is to be forgotten.
+    /// The record in `gathered` was returned and can be cleared.
     is_given_out: bool,
-    /// The next piece of a cut record.
+    /// Next piece of a cut record.
     next_piece: Option<Buffer>,
     failure: Option<RecordError>,
     max_record_bytes: usize,
 }
 
 impl RecordReader {
-    /// A reader that takes no record longer than this.
+    /// Creates a reader that accepts no record longer than `max_record_bytes`.
     #[must_use]
     pub fn new(max_record_bytes: usize) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl RecordReader {
         }
     }
 
-    /// Takes the channel's next buffer.
+    /// Adds the channel's next buffer.
     ///
     /// # Panics
     /// If the last [`next_record`](Self::next_record) did not return `Ok(None)`: records would be lost.
@@ -61,7 +61,8 @@ impl RecordReader {
         }
     }
 
-    /// The next record, or `None` when the next buffer is needed. An error stays: the channel has to be given up.
+    /// Returns the next record, or `None` if it needs the next buffer. An error is permanent: the channel must be
+    /// abandoned.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<&[u8]>, RecordError> {
         if let Some(buffer) = &self.current
@@ -74,8 +75,8 @@ impl RecordReader {
         self.next_gathered()
     }
 
-    /// Hands all records that end in what was pushed to `each`; the next buffer may be pushed then. Faster than
-    /// [`next_record`](Self::next_record) where records are small: the place in the buffer stays in a register.
+    /// Passes all records that end in the pushed buffers to `each`; then the next buffer may be pushed. Faster than
+    /// [`next_record`](Self::next_record) for small records, because the position in the buffer stays in a register.
     #[inline]
     pub fn read_all(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), RecordError> {
         loop {
@@ -89,7 +90,7 @@ impl RecordReader {
         }
     }
 
-    /// What was pushed and not given out, in order: the part of a record that is there, and all that follows.
+    /// Returns the bytes that were pushed and not returned, in order: the part of a cut record, and all bytes after it.
     pub fn unread(&self) -> impl Iterator<Item = &[u8]> {
         let gathered = if self.is_mid_record() { &self.gathered[..] } else { &[] };
         let next_piece = self.next_piece.as_deref().unwrap_or_default();
@@ -97,18 +98,19 @@ impl RecordReader {
         [gathered, next_piece, current].into_iter().filter(|bytes| !bytes.is_empty())
     }
 
-    /// True when part of a record has arrived and the rest has not.
+    /// Returns true if part of a record has arrived and the rest has not.
     #[must_use]
     pub fn is_mid_record(&self) -> bool {
         !self.gathered.is_empty() && !self.is_given_out
     }
 
-    /// To be called when an event arrives or the channel ends: neither may stand inside a record.
+    /// Checks that no record is cut. Call it when an event arrives or the channel ends: both must be between two
+    /// records.
     pub fn check_boundary(&self) -> Result<(), RecordError> {
         if self.is_mid_record() { Err(RecordError::Cut { have_bytes: self.gathered.len() }) } else { Ok(()) }
     }
 
-    /// All that is not a whole record in the current buffer: its end, a cut record, a length beyond the limit.
+    /// Handles all cases except a whole record in the current buffer: its end, a cut record, a length beyond the limit.
     #[inline(never)]
     fn next_gathered(&mut self) -> Result<Option<&[u8]>, RecordError> {
         if let Some(failure) = self.failure {
@@ -142,7 +144,7 @@ impl RecordReader {
         Ok(Some(&self.gathered[LENGTH_PREFIX_BYTES..]))
     }
 
-    /// Gathers until `target_bytes` are there or `piece` is used up, and says how much of it was taken.
+    /// Gathers up to `target_bytes` bytes out of `piece`. Returns how many bytes it took.
     fn gather(&mut self, piece: &[u8], target_bytes: usize) -> usize {
         let taken = target_bytes.saturating_sub(self.gathered.len()).min(piece.len());
         self.gathered.extend_from_slice(&piece[..taken]);
@@ -159,15 +161,15 @@ impl RecordReader {
     }
 }
 
-/// Hands the records from `at` on to `each`, up to the first that does not lie whole in `bytes` or is beyond the limit.
-/// Says where that one begins.
+/// Passes the records from `at` onwards to `each`, up to the first that is not whole in `bytes` or exceeds the limit.
+/// Returns the position of that record.
 #[inline]
 pub fn read_whole_records(bytes: &[u8], mut at: usize, max_record_bytes: usize, each: &mut impl FnMut(&[u8])) -> usize {
     while let Some(end) = end_of_whole_record(bytes, at, max_record_bytes) {
         let (prefix, first) = bytes[at..end].split_at(LENGTH_PREFIX_BYTES);
         each(first);
-        // Records of one length mostly come in a row. The processor knows where each of them is without waiting for the
-        // length of the one before.
+        // Records of equal length often follow each other. With equal steps, the processor can locate each record
+        // without waiting for the length of the previous one.
         let step = end - at;
         at = end;
         for record in bytes[end..].chunks_exact(step) {
@@ -182,7 +184,7 @@ pub fn read_whole_records(bytes: &[u8], mut at: usize, max_record_bytes: usize, 
     at
 }
 
-/// Where the record at `at` ends, if it lies whole in `bytes` and within the limit.
+/// Returns the end of the record at `at`, if it is whole in `bytes` and within the limit.
 #[inline]
 fn end_of_whole_record(bytes: &[u8], at: usize, max_record_bytes: usize) -> Option<usize> {
     let (prefix, rest) = bytes.get(at..)?.split_first_chunk::<LENGTH_PREFIX_BYTES>()?;

@@ -1,11 +1,11 @@
 //! Writes records into a result partition.
 //!
-//! The writer never waits. A record that finds no segment is taken all the same: what did not fit is kept inside, and
-//! the caller waits with [`RecordWriter::poll_ready`], then goes on with [`RecordWriter::resume`]. So a caller that
-//! emitted a record never has to keep it, and no record is cut by an event or mixed with another.
+//! The writer never waits. It accepts a record even if there is no segment and stores the rest inside. The caller waits
+//! with [`RecordWriter::poll_ready`], then continues with [`RecordWriter::resume`]. A caller therefore never has to
+//! retain a record that it emitted. No event cuts a record, and no two records mix.
 //!
 //! # Invariants
-//! - W1: at most one record is unfinished, and nothing else is written before its rest is.
+//! - W1: at most one record is unfinished, and its rest is written before anything else.
 //! - W2: a record beyond the limit is refused before a byte of it is written or copied.
 //! - W3: a broadcast record is written once, whatever the number of subpartitions.
 
@@ -19,29 +19,29 @@ use crate::partition::{OpenBuffer, ResultPartition};
 use crate::selector::{Selection, Selector, Target};
 use crate::subpartition::OvertakenData;
 
-/// When readers get to see a buffer that is not full. An event always shows what is in front of it.
+/// When readers see a buffer that is not full. An event always shows the bytes before it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FlushPolicy {
     /// After each record (buffer timeout 0).
     EveryRecord,
-    /// When the flusher of the process comes by (buffer timeout above 0): register the partition with it.
+    /// At each run of the process's flusher (buffer timeout above 0): register the partition with it.
     Timer,
     /// Never (no buffer timeout).
     WhenFull,
 }
 
-/// What became of a record. It is taken in both cases.
+/// Outcome of an emitted record. The writer has accepted it in both cases.
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Emit {
     /// Written.
     Done,
-    /// The rest of it waits for a segment: [`RecordWriter::poll_ready`], then [`RecordWriter::resume`], and only then
-    /// the next record.
+    /// The rest of it waits for a segment. Call [`RecordWriter::poll_ready`], then [`RecordWriter::resume`], and only
+    /// then emit the next record.
     Blocked,
 }
 
-/// Selects the subpartition of each record and writes it there behind its length. Owned by the task's thread.
+/// Selects the subpartition of each record and writes the record there after its length. Owned by the task's thread.
 #[derive(Debug)]
 pub struct RecordWriter {
     partition: ResultPartition,
@@ -50,9 +50,9 @@ pub struct RecordWriter {
     flush: FlushPolicy,
     max_record_bytes: usize,
     state: State,
-    /// Records shorter than this may be written now: none where the state is not open.
+    /// Records shorter than this may be written now; 0 unless the state is open.
     welcome_below: usize,
-    /// What is left to write of a record that blocks. Kept for its allocation.
+    /// Unwritten rest of a blocked record. Reused for its allocation.
     rest: Vec<u8>,
     rest_at: usize,
 }
@@ -65,7 +65,7 @@ enum State {
 }
 
 impl RecordWriter {
-    /// A writer of this partition. No record may be longer than `max_record_bytes`; the format's own limit is
+    /// Creates a writer to this partition. No record may be longer than `max_record_bytes`; the format's own limit is
     /// 2^32 - 1.
     #[must_use]
     pub fn new(partition: ResultPartition, selector: Selector, flush: FlushPolicy, max_record_bytes: usize) -> Self {
@@ -85,7 +85,7 @@ impl RecordWriter {
         writer
     }
 
-    /// Takes one record. After an error nothing of it was written.
+    /// Writes one record. After an error none of it was written.
     #[inline(always)] // or a record of known length is copied by a call that does not know it
     pub fn try_emit(&mut self, target: Target, record: &[u8]) -> Result<Emit, ExchangeError> {
         if record.len() >= self.welcome_below {
@@ -100,9 +100,9 @@ impl RecordWriter {
         Ok(self.emit_over_buffers(selection, record))
     }
 
-    /// Takes records until one blocks or there are no more: what [`Self::try_emit`] does for each, with less to do
-    /// between two of them. An error is that of the record taken last, of which nothing was written; none is taken while
-    /// one blocks.
+    /// Writes records until one blocks or there are no more. Equivalent to [`Self::try_emit`] for each, with less work
+    /// between two records. An error belongs to the last record taken, of which nothing was written. Takes no record
+    /// while one blocks.
     #[inline]
     pub fn try_emit_all<R: AsRef<[u8]>>(
         &mut self,
@@ -116,7 +116,7 @@ impl RecordWriter {
             };
             let Some((selection, record)) = left else { return Ok(Emit::Done) };
             let record = record.as_ref();
-            // Asked again: another call may give other bytes.
+            // Check again: another call to `as_ref` may return other bytes.
             if record.len() >= self.welcome_below {
                 return Err(self.refusal(record.len()));
             }
@@ -126,7 +126,7 @@ impl RecordWriter {
         }
     }
 
-    /// Writes records to the open buffer of one subpartition. Gives back the first that has to go another way.
+    /// Writes records to the open buffer of one subpartition. Returns the first one that must take the slow path.
     #[inline]
     fn emit_run<R: AsRef<[u8]>>(
         &mut self,
@@ -148,14 +148,14 @@ impl RecordWriter {
             }
             written += 1;
         };
-        // Once for all of them: each would have to wait until the one before it is counted.
+        // Count once for all records: each increment would have to wait for the previous one.
         if let Some(run) = run {
             run.count(written);
         }
         left.map_err(|bytes| self.refusal(bytes))
     }
 
-    /// As [`Self::emit_run`], to the open buffers of all subpartitions.
+    /// Like [`Self::emit_run`], for the open buffers of all subpartitions.
     #[inline]
     fn emit_runs<R: AsRef<[u8]>>(
         &mut self,
@@ -180,7 +180,7 @@ impl RecordWriter {
         Ok(None)
     }
 
-    /// Goes on with the record that blocks. Does nothing when none does.
+    /// Continues with the blocked record. Does nothing if no record blocks.
     pub fn resume(&mut self) -> Result<Emit, ExchangeError> {
         let State::Blocked(selection) = self.state else {
             return Ok(Emit::Done);
@@ -197,8 +197,8 @@ impl RecordWriter {
         Ok(Emit::Done)
     }
 
-    /// Ready when [`Self::resume`] gets on by at least one segment; at once when nothing blocks. An error when the
-    /// pool is gone.
+    /// Ready when [`Self::resume`] can write at least one segment, and at once if no record blocks. Returns an error if
+    /// the pool is gone.
     pub fn poll_ready(&mut self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
         match self.state {
             State::Blocked(Selection::One(subpartition)) => self.partition.poll_segment(subpartition, waker),
@@ -207,7 +207,7 @@ impl RecordWriter {
         }
     }
 
-    /// Sends an event behind all records, to every subpartition, and shows both at once.
+    /// Sends an event to every subpartition, after all records, and shows both at once.
     ///
     /// # Errors
     /// Those of [`ResultPartition::broadcast_event`], and misuse after the end.
@@ -216,8 +216,8 @@ impl RecordWriter {
         self.partition.broadcast_event(event)
     }
 
-    /// Sends a priority event to every subpartition; says of each what it overtook there, which begins and ends between two
-    /// records as far as nothing of it was read.
+    /// Sends a priority event to every subpartition. Returns the in-flight data that it overtook in each of them. If
+    /// none of it was read, that data begins and ends between two records.
     ///
     /// # Errors
     /// Those of [`ResultPartition::overtake`], and misuse after the end.
@@ -226,13 +226,13 @@ impl RecordWriter {
         self.partition.overtake(event)
     }
 
-    /// As [`ResultPartition::expire`].
+    /// Like [`ResultPartition::expire`].
     #[must_use]
     pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<OvertakenData> {
         self.partition.expire(checkpoint_id)
     }
 
-    /// Sends an event to one subpartition, behind its records.
+    /// Sends an event to one subpartition, after its records.
     ///
     /// # Errors
     /// Those of [`ResultPartition::emit_event`], and misuse after the end.
@@ -246,15 +246,15 @@ impl RecordWriter {
         self.partition.flush_all();
     }
 
-    /// Tells every reader that no record follows; events may, until [`finish`](Self::finish). `drain`: the input came to its
-    /// own end.
+    /// Sends the end of data to every reader: no record follows, but events may, until [`finish`](Self::finish).
+    /// `drain`: the input has reached its own end.
     pub fn end_data(&mut self, drain: bool) -> Result<(), ExchangeError> {
         self.check_open()?;
         self.partition.end_data(drain);
         Ok(())
     }
 
-    /// Ends every subpartition; no record follows. `drain`: the input came to its own end.
+    /// Ends every subpartition; no record follows. `drain`: the input has reached its own end.
     pub fn finish(&mut self, drain: bool) -> Result<(), ExchangeError> {
         self.check_open()?;
         self.partition.finish(drain);
@@ -262,32 +262,32 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// True while the rest of a record waits for a segment.
+    /// Returns true while the rest of a record waits for a segment.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         matches!(self.state, State::Blocked(_))
     }
 
-    /// True when records are welcome: nothing blocks, segments are to be had, no reader is far behind. Asked before a
-    /// task takes its next input. Cheap.
+    /// Returns true if a record can be written now: none blocks, segments are available, and no subpartition is at its
+    /// quota. The task asks before it takes its next input. Cheap.
     #[inline]
     #[must_use]
     pub fn is_available(&self) -> bool {
         !self.is_blocked() && self.partition.is_available()
     }
 
-    /// Waits until the partition is available; for a blocked record wait with [`Self::poll_ready`].
+    /// Waits until the partition is available. For a blocked record, wait with [`Self::poll_ready`].
     pub fn poll_available(&mut self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
         self.partition.poll_available(waker)
     }
 
-    /// What it writes to.
+    /// Returns the partition of this writer.
     #[must_use]
     pub fn partition(&self) -> &ResultPartition {
         &self.partition
     }
 
-    /// Writes a record that reaches the end of the open buffer, or finds none, or goes to all.
+    /// Writes a record that reaches the end of the open buffer, has no open buffer, or is broadcast.
     #[inline(never)]
     fn emit_over_buffers(&mut self, selection: Selection, record: &[u8]) -> Emit {
         let prefix = prefix_of(record);
@@ -328,7 +328,7 @@ impl RecordWriter {
         }
     }
 
-    /// Keeps what is left of a record of which the first `written` bytes, the length included, found room.
+    /// Stores the rest of a record whose first `written` bytes, including the length, were written.
     #[cold]
     #[inline(never)]
     fn block(&mut self, selection: Selection, prefix: &[u8], record: &[u8], written: usize) -> Emit {
@@ -368,7 +368,7 @@ impl RecordWriter {
     }
 }
 
-/// Writes a record where an open buffer has room for it and more. `false`: nothing was written.
+/// Writes a record if the open buffer has room for it and more. Returns `false` if nothing was written.
 #[inline(always)] // a call for each record would cost as much as the record
 fn write_whole(run: Option<&mut OpenBuffer<'_>>, record: &[u8], flush: FlushPolicy) -> bool {
     let Some(run) = run else { return false };
@@ -379,7 +379,7 @@ fn write_whole(run: Option<&mut OpenBuffer<'_>>, record: &[u8], flush: FlushPoli
     is_written
 }
 
-/// The same of one record, which is counted.
+/// Writes one record like `write_whole`, and counts it.
 #[inline(always)] // as `write_whole`
 fn write_one(mut run: Option<OpenBuffer<'_>>, record: &[u8], flush: FlushPolicy) -> bool {
     let is_written = write_whole(run.as_mut(), record, flush);
@@ -395,7 +395,7 @@ fn prefix_of(record: &[u8]) -> [u8; LENGTH_PREFIX_BYTES] {
     (record.len() as u32).to_le_bytes()
 }
 
-/// A vector for the rest of a record that is larger than this is not kept for the next one.
+/// Capacity above which the vector for the rest of a record is not reused.
 const KEPT_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
