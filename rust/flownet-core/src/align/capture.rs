@@ -1,40 +1,41 @@
-//! What of the channels of a task belongs to a checkpoint that overtook it.
+//! Capture of the in-flight data that an unaligned checkpoint overtook.
 
 use super::{Aligner, Step};
 use crate::event::{Barrier, BarrierKind};
 use crate::ids::{ChannelIndex, CheckpointId};
 
-/// An [`Aligner`], and what its checkpoint keeps of the channels: elements of type `E`, in their order.
+/// An [`Aligner`] with the in-flight data of its checkpoint: elements of type `E` per channel, in their order.
 ///
 /// # Invariants
-/// - C1: what is captured of a channel is what came before its barrier and was not read when the snapshot was due: each
-///   element once, in order.
-/// - C2: of a checkpoint that is aborted nothing is left.
+/// - C1: the captured elements of a channel are those before its barrier that were not read when the snapshot was due:
+///   each element once, in order.
+/// - C2: an aborted checkpoint leaves no captured elements.
 #[derive(Clone, Debug)]
 pub struct Capture<E> {
     aligner: Aligner,
     pub(super) kept: Vec<Vec<E>>,
 }
 
-/// What a checkpoint keeps of each channel of which it keeps anything.
+/// Captured elements of each channel that has any.
 pub type CapturedChannels<E> = Vec<(ChannelIndex, Vec<E>)>;
 
 impl<E> Capture<E> {
-    /// For as many channels as the aligner has.
+    /// Creates a capture with as many channels as the aligner has.
     #[must_use]
     pub fn new(aligner: Aligner) -> Self {
         let kept = aligner.channels.iter().map(|_| Vec::new()).collect();
         Self { aligner, kept }
     }
 
-    /// Which channels wait, and for what.
+    /// Returns the alignment state.
     #[must_use]
     pub fn aligner(&self) -> &Aligner {
         &self.aligner
     }
 
-    /// A channel brought a barrier, ahead of what it `overtook`. `unread` gives what a channel brought before that and
-    /// nobody has read: asked once of each channel if the snapshot is due, and of none otherwise.
+    /// Handles a barrier of a channel that overtook the elements `overtaken`. `unread` returns the elements of a
+    /// channel that came before and were not read. It is called once per channel if the snapshot is due, and not at all
+    /// otherwise.
     pub fn on_barrier(
         &mut self,
         channel: ChannelIndex,
@@ -42,7 +43,7 @@ impl<E> Capture<E> {
         overtaken: impl IntoIterator<Item = E>,
         unread: impl FnMut(ChannelIndex) -> Vec<E>,
     ) -> Step {
-        // Of a barrier that nobody waits for, nothing is kept of what it overtook.
+        // The data overtaken by a barrier of a finished or older checkpoint is not captured.
         let is_wanted = self.aligner.is_news(barrier.checkpoint_id);
         let was_captured = self.aligner.is_captured(channel) && self.aligner.under_way() == Some(barrier.checkpoint_id);
         let step = self.aligner.on_barrier(channel, barrier);
@@ -53,40 +54,40 @@ impl<E> Capture<E> {
         step
     }
 
-    /// As [`Aligner::on_timeout`].
+    /// Like [`Aligner::on_timeout`].
     pub fn on_timeout(&mut self, barrier: Barrier, unread: impl FnMut(ChannelIndex) -> Vec<E>) -> Step {
         let step = self.aligner.on_timeout(barrier);
         self.follow(&step, unread);
         step
     }
 
-    /// As [`Aligner::on_trigger`]: nothing is left of the channels then.
+    /// Like [`Aligner::on_trigger`]. A checkpoint taken here has no captured elements, because all channels have ended.
     pub fn on_trigger(&mut self, barrier: Barrier) -> Step {
         let step = self.aligner.on_trigger(barrier);
         self.follow(&step, |_| Vec::new());
         step
     }
 
-    /// As [`Aligner::on_cancel`].
+    /// Like [`Aligner::on_cancel`].
     pub fn on_cancel(&mut self, id: CheckpointId) -> Step {
         let step = self.aligner.on_cancel(id);
         self.follow(&step, |_| Vec::new());
         step
     }
 
-    /// As [`Aligner::on_end`].
+    /// Like [`Aligner::on_end`].
     pub fn on_end(&mut self, channel: ChannelIndex) -> Step {
         self.aligner.on_end(channel)
     }
 
-    /// A channel brought something else, to be read after all that was brought before.
+    /// Handles any other element of a channel, which is read after all earlier ones.
     pub fn on_element(&mut self, channel: ChannelIndex, element: impl FnOnce() -> Option<E>) {
         if self.aligner.is_captured(channel) {
             self.kept[channel.index()].extend(element());
         }
     }
 
-    /// What was captured for the checkpoint that has just been completed.
+    /// Takes the elements captured for the checkpoint that has just been completed.
     pub fn take(&mut self) -> CapturedChannels<E> {
         let kept = (0..).map(ChannelIndex::new).zip(&mut self.kept);
         kept.map(|(index, kept)| (index, std::mem::take(kept))).filter(|(_, kept)| !kept.is_empty()).collect()

@@ -1,26 +1,30 @@
-//! Alignment: which channels of a task wait for a checkpoint, when its snapshot is due, and what of the channels belongs to
-//! it. Machines without IO.
+//! Barrier alignment: decides which channels of a task wait for a checkpoint, when its snapshot is due, and which
+//! channel data belongs to it. State machines without IO.
 //!
-//! A channel that brought the barrier of a checkpoint is *held*: its producer is blocked and goes on when it is resumed.
-//! When all channels have brought theirs, what the task has taken in is exactly what came before the barriers.
+//! A channel whose barrier has arrived is *held*: its producer is blocked until the channel is resumed. When the
+//! barriers of all channels have arrived, the task has read exactly the elements before the barriers.
 //!
-//! A barrier that [overtakes](Event::is_priority) waits for nobody: with the first one the snapshot is due, ahead of what
-//! has come and was not read. That is *captured*, with what other channels bring until their barriers have come
-//! ([`Capture`]); then the checkpoint is complete. One that is [aligned with a timeout](BarrierKind::AlignedWithTimeout)
-//! is the former until the coordinator says that it has taken too long, or a barrier from a task that was told so
-//! overtakes, and then the latter. Being told is as good as a barrier: the task need not have seen any.
+//! An [unaligned barrier](Event::is_priority) does not wait for other channels. The first one makes the snapshot due,
+//! ahead of elements that arrived and were not read. These elements are *captured*, together with elements that other
+//! channels bring before their own barriers ([`Capture`]). When all barriers have arrived, the checkpoint is complete.
+//! A barrier that is [aligned with a timeout](BarrierKind::AlignedWithTimeout) starts as an aligned one. It becomes
+//! unaligned in one of two ways: the coordinator reports that the checkpoint is late, or an unaligned barrier arrives
+//! from a task that received this report. The report has the effect of a barrier, even if no barrier has arrived at the
+//! task.
 //!
-//! [`Aligner`] is told what arrives and answers with a [`Step`], whose parts are to be done in their order.
+//! The caller passes arrivals to the [`Aligner`], which returns a [`Step`]. The caller carries out the parts of the
+//! step in their order.
 //!
 //! # Invariants
-//! - A1: at most one checkpoint is under way at a time; each is taken at most once, then completed or aborted once, and
+//! - A1: at most one checkpoint is under way at a time. Each is taken at most once, then completed or aborted once, and
 //!   their numbers grow.
-//! - A2: a checkpoint is complete when every channel has brought its barrier or has ended, and not before. One that does
-//!   not overtake is taken then, too; one that does is taken with its first barrier, or when it has taken too long.
-//! - A3: only channels that brought the barrier of a checkpoint that is not taken are held; with that, all are resumed,
-//!   each once. In [at-least-once](Aligner::at_least_once) none is held: each is resumed as it comes.
-//! - A4: what is told of a checkpoint that is complete, aborted or older changes nothing, but that its channel is resumed.
-//! - A5: a channel is captured from the moment in which the checkpoint is taken until it brings its barrier or ends.
+//! - A2: a checkpoint is complete when every channel has brought its barrier or has ended, and not before. An aligned
+//!   one is also taken at that time. An unaligned one is taken with its first barrier, or when it has taken too long.
+//! - A3: only channels that brought the barrier of a checkpoint that is not taken are held. When it is taken, all of
+//!   them are resumed, each once. In [at-least-once](Aligner::at_least_once) mode no channel is held: each is resumed
+//!   as its barrier arrives.
+//! - A4: input for a checkpoint that is complete, aborted or older changes nothing, except that its channel is resumed.
+//! - A5: a channel is captured from the time when the checkpoint is taken until it brings its barrier or ends.
 
 mod capture;
 #[cfg(test)]
@@ -39,7 +43,7 @@ use crate::event::Event;
 use crate::event::{Barrier, BarrierKind};
 use crate::ids::{ChannelIndex, CheckpointId};
 
-/// The alignment of one task.
+/// Barrier alignment of one task.
 #[derive(Clone, Debug)]
 pub struct Aligner {
     holds: bool,
@@ -47,11 +51,11 @@ pub struct Aligner {
     current: Option<Current>,
     /// The newest checkpoint that is complete or aborted.
     last_done: Option<CheckpointId>,
-    /// One that the coordinator has asked for, and no channel has brought.
+    /// Checkpoint that the coordinator has triggered and no channel has brought.
     asked: Option<Barrier>,
 }
 
-/// The checkpoint that is under way.
+/// Checkpoint that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Current {
     barrier: Barrier,
@@ -61,43 +65,43 @@ struct Current {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channel {
     Open,
-    /// Has brought the barrier of the checkpoint that is under way, and waits for others or does not.
+    /// The barrier of the current checkpoint has arrived. The channel may be held until the others have theirs.
     Arrived {
         is_held: bool,
     },
     Ended,
 }
 
-/// What is to be done, in this order.
+/// Actions for the caller, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Step {
-    /// This checkpoint is off: those behind the task are not to wait for it.
+    /// Aborted checkpoint: downstream tasks must not wait for it.
     pub aborted: Option<CheckpointId>,
-    /// The first barrier of this checkpoint has come.
+    /// Checkpoint whose first barrier has arrived.
     pub began: Option<CheckpointId>,
-    /// The snapshot is due, and this barrier goes on, of the kind in which it is to.
+    /// Barrier whose snapshot is due. The task forwards the barrier with this kind.
     pub taken: Option<Barrier>,
-    /// Nobody is waited for any more: the snapshot, with what was captured, is all there is of it.
+    /// Completed checkpoint, which waits for no channel any more. It consists of the snapshot and the captured data.
     pub completed: Option<CheckpointId>,
-    /// Channels that go on.
+    /// Channels to resume.
     pub resumed: Vec<ChannelIndex>,
 }
 
 impl Aligner {
-    /// For so many channels, which wait for each other.
+    /// Creates the alignment of `channels` channels that wait for each other.
     #[must_use]
     pub fn exactly_once(channels: usize) -> Self {
         Self { holds: true, channels: vec![Channel::Open; channels], current: None, last_done: None, asked: None }
     }
 
-    /// For so many channels, which do not.
+    /// Creates the alignment of `channels` channels that do not wait for each other.
     #[must_use]
     pub fn at_least_once(channels: usize) -> Self {
         Self { holds: false, ..Self::exactly_once(channels) }
     }
 
-    /// A channel brought a barrier. Behind one that does not overtake it is blocked.
+    /// Handles a barrier of a channel. An aligned barrier has blocked the channel.
     pub fn on_barrier(&mut self, channel: ChannelIndex, barrier: Barrier) -> Step {
         let mut step = Step::default();
         let id = barrier.checkpoint_id;
@@ -127,7 +131,7 @@ impl Aligner {
         step
     }
 
-    /// The coordinator has waited for a checkpoint for too long: it is taken at once, whatever has come of it.
+    /// Handles the coordinator's report that a checkpoint is late. Takes it at once, whatever has arrived of it.
     pub fn on_timeout(&mut self, barrier: Barrier) -> Step {
         let mut step = Step::default();
         let id = barrier.checkpoint_id;
@@ -146,8 +150,8 @@ impl Aligner {
         step
     }
 
-    /// The coordinator asks for a checkpoint. That of a task whose channels have all ended is taken for it; channels that
-    /// have not bring it, or end.
+    /// Handles the coordinator's trigger of a checkpoint. If all channels have ended, takes the checkpoint. Otherwise
+    /// the remaining channels bring its barrier, or end.
     pub fn on_trigger(&mut self, barrier: Barrier) -> Step {
         let mut step = Step::default();
         let id = barrier.checkpoint_id;
@@ -161,20 +165,20 @@ impl Aligner {
         step
     }
 
-    /// A channel says that a checkpoint is off, or the coordinator does.
+    /// Handles the abort of a checkpoint, reported by a channel or by the coordinator.
     pub fn on_cancel(&mut self, id: CheckpointId) -> Step {
         let mut step = Step::default();
         if !self.is_news(id) {
             return step;
         }
-        // An older one that is under way will not come to its end either: its coordinator has gone on.
+        // An older checkpoint under way will not complete either: the coordinator has moved on to the next one.
         self.abort_into(&mut step);
         self.last_done = Some(id);
         step.aborted = Some(id);
         step
     }
 
-    /// A channel has ended: nobody waits for it.
+    /// Handles the end of a channel: no checkpoint waits for it any more.
     pub fn on_end(&mut self, channel: ChannelIndex) -> Step {
         let mut step = Step::default();
         self.channels[channel.index()] = Channel::Ended;
@@ -183,37 +187,37 @@ impl Aligner {
         step
     }
 
-    /// The checkpoint that is under way.
+    /// Returns the checkpoint that is under way.
     #[must_use]
     pub fn under_way(&self) -> Option<CheckpointId> {
         self.current.map(|current| current.barrier.checkpoint_id)
     }
 
-    /// Whether any channel waits for others.
+    /// Returns whether any channel is held.
     #[must_use]
     pub fn holds_any(&self) -> bool {
         self.current.is_some() && self.channels.contains(&Channel::Arrived { is_held: true })
     }
 
-    /// Whether the channel waits for others.
+    /// Returns whether the channel is held.
     #[must_use]
     pub fn is_held(&self, channel: ChannelIndex) -> bool {
         self.channels[channel.index()] == Channel::Arrived { is_held: true }
     }
 
-    /// Whether what the channel brings belongs to a checkpoint that is taken.
+    /// Returns whether elements of the channel belong to a checkpoint that is taken.
     #[must_use]
     pub fn is_captured(&self, channel: ChannelIndex) -> bool {
         self.is_capturing() && self.channels[channel.index()] == Channel::Open
     }
 
-    /// Whether a checkpoint is taken and not complete.
+    /// Returns whether a checkpoint is taken and not complete.
     #[must_use]
     pub fn is_capturing(&self) -> bool {
         self.current.is_some_and(|current| current.is_taken)
     }
 
-    /// Whether the checkpoint, or a newer one, is complete or aborted.
+    /// Returns whether the checkpoint, or a newer one, is complete or aborted.
     #[must_use]
     pub fn is_done(&self, id: CheckpointId) -> bool {
         self.last_done.is_some_and(|last_done| id <= last_done)
@@ -233,7 +237,7 @@ impl Aligner {
         }
     }
 
-    /// A5, A3.
+    /// Takes the current checkpoint as unaligned (A5) and resumes held channels (A3).
     fn overtake_into(&mut self, step: &mut Step) {
         let Some(current) = self.current.as_mut().filter(|current| !current.is_taken) else { return };
         current.is_taken = true;

@@ -1,10 +1,10 @@
-//! What the models of a task that takes checkpoints have in common: what channels bring, what has become of checkpoints, and
-//! the walk through every order of moves.
+//! Common parts of the models of a checkpointing task: channel inputs, ended checkpoints, and an exploration of every
+//! order of moves.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
 
-/// What a channel brings next.
+/// Next input of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ChannelInput {
     Record,
@@ -13,10 +13,10 @@ pub(super) enum ChannelInput {
     End,
 }
 
-/// What is wrong, if anything is.
+/// Result of a check, with the error found.
 pub(super) type CheckResult = Result<(), String>;
 
-/// Checkpoints that came to an end, in order, and whether by being taken.
+/// Ended checkpoints, in order; true if the checkpoint was taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndedCheckpoints(pub(super) Vec<(u64, bool)>);
 
@@ -32,7 +32,7 @@ impl EndedCheckpoints {
     }
 }
 
-/// A channel goes on, which was blocked.
+/// Resumes a channel, which must be blocked.
 pub(super) fn resume(channel: impl std::fmt::Display, is_blocked: &mut bool) -> CheckResult {
     if std::mem::replace(is_blocked, false) {
         Ok(())
@@ -41,22 +41,22 @@ pub(super) fn resume(channel: impl std::fmt::Display, is_blocked: &mut bool) -> 
     }
 }
 
-/// A task with its channels, as far as they have got.
+/// State of a task with its channels.
 pub(super) trait World: Clone {
     type Move: Copy + Debug;
 
-    /// What tells one state from another.
+    /// Returns a key that distinguishes this state from all others.
     fn key(&self) -> String;
 
     fn moves(&self) -> Vec<Self::Move>;
 
     fn make(&mut self, one: Self::Move) -> CheckResult;
 
-    /// Nobody can move any more.
+    /// Checks a state in which no move is possible.
     fn at_rest(&self) -> CheckResult;
 }
 
-/// Looks at every order of moves; says how many states there were, or what went wrong first.
+/// Explores every order of moves. Returns the number of states, or the first error.
 pub(super) fn explore<W: World>(first: W) -> Result<usize, String> {
     let (mut stack, mut seen) = (vec![first], HashSet::new());
     while let Some(world) = stack.pop() {
