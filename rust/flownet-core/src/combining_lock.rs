@@ -1,19 +1,22 @@
-//! A lock that nobody has to wait for: who finds it taken leaves a note, and who lets go of it reads the notes.
+//! A mutex with deferred work: if the lock is taken, the caller sets a flag and returns. The holder reads the flags
+//! after it unlocks.
 //!
-//! For drivers, whose machines are driven by whoever has time. It stands here because its models do.
+//! The drivers use it: any thread with time to spare drives their state machines. It is in this crate because its loom
+//! models are.
 //!
 //! # Invariants
-//! - N1: a note is lost by nobody: whoever left it and did not get the lock has it read by the holder, after that one
-//!   has let go of the lock.
+//! - N1: no flag is lost. If a caller sets a flag and does not get the lock, the holder reads the flag after its
+//!   unlock.
 
 use std::sync::{PoisonError, TryLockError};
 
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence};
 
-/// Notes for the holder of a lock: bits, so that each is left any number of times and read once.
+/// Flags for the holder of a lock. Each is a bit, so it may be set any number of times and is read once.
 pub type PendingFlags = u8;
 
-/// See the [module docs](self). Whoever unlocks it calls [`CombiningLock::take_notes`] and does what they ask for.
+/// See the [module docs](self). After each unlock, call [`CombiningLock::take_notes`] and do the work that the flags
+/// request.
 #[derive(Debug)]
 pub struct CombiningLock<T> {
     value: Mutex<T>,
@@ -21,17 +24,17 @@ pub struct CombiningLock<T> {
 }
 
 impl<T> CombiningLock<T> {
-    /// Unlocked, without notes.
+    /// Creates an unlocked lock without flags.
     pub fn new(value: T) -> Self {
         Self { value: Mutex::new(value), notes: AtomicU8::new(0) }
     }
 
-    /// The value, after a wait if need be: holders do a bounded amount of work and wait for nothing.
+    /// Locks the value. May wait, but not for long: holders do a bounded amount of work and wait for nothing.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value, or nothing: then its holder finds `note`.
+    /// Locks the value, or sets the flag `note` for the holder and returns `None`.
     pub fn lock_or_leave(&self, note: PendingFlags) -> Option<MutexGuard<'_, T>> {
         if let Some(value) = self.try_lock() {
             return Some(value);
@@ -44,7 +47,7 @@ impl<T> CombiningLock<T> {
         Some(value)
     }
 
-    /// After an unlock: what was asked for meanwhile.
+    /// Takes the flags that were set meanwhile. Call it after each unlock.
     pub fn take_notes(&self) -> PendingFlags {
         fence(Ordering::SeqCst);
         if self.notes.load(Ordering::Relaxed) == 0 { 0 } else { self.notes.swap(0, Ordering::Acquire) }
