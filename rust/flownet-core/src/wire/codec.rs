@@ -1,4 +1,4 @@
-//! Reads and writes frames. The layout is in [`frame`](super::frame).
+//! Decodes and encodes frames. The layout is in [`frame`](super::frame).
 
 use super::frame::{
     CHECKED_DATA_HEADER_BYTES, ControlFrame, DATA_HEADER_BYTES, DataHeader, ELEMENT_BYTES, ErrorCode, ErrorScope,
@@ -12,37 +12,37 @@ use crate::event::{Event, MAX_EVENT_BYTES};
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
 use crate::text::cut_at_character;
 
-/// Pairs of one frame at most; more go into a second frame.
+/// Most pairs of one frame; further ones go into another frame.
 const MAX_PAIRS: usize = MAX_CONTROL_BYTES as usize / PAIR_BYTES;
 
-/// Bytes of an ERROR body in front of its message.
+/// Bytes of an ERROR body before its message.
 const ERROR_BYTES: usize = 8;
 
-/// What stands at the front of some bytes.
+/// Result of decoding the front of a byte slice.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DecodeResult<'a> {
-    /// Nothing can be said before at least this many bytes are there.
+    /// At least this many bytes are needed to decode anything.
     More {
-        /// Bytes wanted, counted from the front of what was given.
+        /// Number of bytes needed, counted from the front of the slice.
         needed: usize,
     },
-    /// The header of a DATA frame. Its payload begins at `consumed` and need not be there yet.
+    /// The header of a DATA frame. Its payload begins at `consumed` and may not have arrived yet.
     Data {
         /// The header.
         header: DataHeader,
-        /// Bytes in front of the payload.
+        /// Bytes before the payload.
         consumed: usize,
     },
     /// A whole frame of any other kind.
     Control {
         /// The frame.
         frame: ControlFrame<'a>,
-        /// Its bytes, header included.
+        /// Bytes of the frame, including its header.
         consumed: usize,
     },
 }
 
-/// Reads the frame at the front of `bytes`. An error ends the connection: what follows cannot be found.
+/// Decodes the frame at the front of `bytes`. An error ends the connection, because the next frame cannot be found.
 pub fn decode<'a>(bytes: &'a [u8], limits: &WireLimits) -> Result<DecodeResult<'a>, WireError> {
     let Some(header) = decode_header(bytes, limits)? else {
         return Ok(DecodeResult::More { needed: HEADER_BYTES });
@@ -57,7 +57,7 @@ pub fn decode<'a>(bytes: &'a [u8], limits: &WireLimits) -> Result<DecodeResult<'
     }
 }
 
-/// Reads the first 8 bytes of a frame and holds its length against the limits; `None` when they are not all there.
+/// Decodes the first 8 bytes of a frame and checks its length against the limits. Returns `None` if some are missing.
 pub fn decode_header(bytes: &[u8], limits: &WireLimits) -> Result<Option<FrameHeader>, WireError> {
     let Some(&[code, flags, r0, r1, l0, l1, l2, l3]) = bytes.first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
@@ -78,7 +78,7 @@ pub fn decode_header(bytes: &[u8], limits: &WireLimits) -> Result<Option<FrameHe
 fn check_body_bytes(header: FrameHeader, limits: &WireLimits) -> Result<(), WireError> {
     let FrameHeader { kind, flags, body_bytes } = header;
     let element = ELEMENT_BYTES as u32;
-    // Shortest and longest body of the kind, and the size of the pieces a longer one is made of.
+    // Shortest and longest body of the kind, and the size of the pieces of a longer one.
     let (min, max, step) = match kind {
         FrameKind::Data => {
             let front = if flags & FLAG_CRC32C == 0 { element } else { element + 4 };
@@ -167,7 +167,7 @@ fn decode_error(mut fields: Fields<'_>) -> Result<ControlFrame<'_>, WireError> {
 }
 
 impl ControlFrame<'_> {
-    /// Appends the whole frame. An error message beyond the limit is cut at a character.
+    /// Appends the whole frame. An error message beyond the limit is cut between characters.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = begin_frame(self.kind(), out);
         match self {
@@ -208,22 +208,22 @@ impl ControlFrame<'_> {
     }
 }
 
-/// Appends CREDIT frames for these channels: one for up to 1,024 of them, none for none.
+/// Appends CREDIT frames for these channels: one per 1,024 of them, none if there are none.
 pub fn encode_credits(credits: impl IntoIterator<Item = (ChannelId, Credit)>, out: &mut Vec<u8>) {
     encode_pairs(FrameKind::Credit, credits, out);
 }
 
-/// Appends BACKLOG frames for these channels: one for up to 1,024 of them, none for none.
+/// Appends BACKLOG frames for these channels: one per 1,024 of them, none if there are none.
 pub fn encode_backlogs(backlogs: impl IntoIterator<Item = (ChannelId, Backlog)>, out: &mut Vec<u8>) {
     encode_pairs(FrameKind::Backlog, backlogs, out);
 }
 
-/// Appends FILL frames for these channels: one for up to 1,024 of them, none for none.
+/// Appends FILL frames for these channels: one per 1,024 of them, none if there are none.
 pub fn encode_fill_limits(limits: impl IntoIterator<Item = (ChannelId, FillLimit)>, out: &mut Vec<u8>) {
     encode_pairs(FrameKind::Fill, limits, out);
 }
 
-/// Appends EVENTS frames for these channels: one for up to 1,024 of them, none for none.
+/// Appends EVENTS frames for these channels: one per 1,024 of them, none if there are none.
 pub fn encode_events_read(read: impl IntoIterator<Item = (ChannelId, EventsRead)>, out: &mut Vec<u8>) {
     encode_pairs(FrameKind::Events, read, out);
 }
@@ -244,7 +244,7 @@ fn extend_with_pairs<T: PairCount>(pairs: impl Iterator<Item = (ChannelId, T)>, 
     }
 }
 
-/// Appends a header whose length [`end_frame`] fills in, and says where it stands.
+/// Appends a header whose length [`end_frame`] fills in. Returns its position.
 fn begin_frame(kind: FrameKind, out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.extend_from_slice(&[kind.code(), 0, 0, 0, 0, 0, 0, 0]);
@@ -257,7 +257,7 @@ fn end_frame(start: usize, out: &mut [u8]) {
     out[start + 4..start + HEADER_BYTES].copy_from_slice(&body_bytes.to_le_bytes());
 }
 
-/// Takes fixed-width fields off the front of a body.
+/// Reads fixed-width fields from the front of a body.
 struct Fields<'a> {
     header: FrameHeader,
     rest: &'a [u8],

@@ -1,4 +1,4 @@
-//! Frames, byte by byte. All numbers are little-endian.
+//! Frame layout, byte by byte. All numbers are little-endian.
 //!
 //! Every frame begins with a header of 8 bytes:
 //!
@@ -7,7 +7,7 @@
 //! | 0 | 1 | kind |
 //! | 1 | 1 | flags, by kind; all others zero |
 //! | 2 | 2 | reserved, zero |
-//! | 4 | 4 | body_bytes: what follows the header |
+//! | 4 | 4 | body_bytes: bytes after the header |
 //!
 //! | kind | frame | sent by | body |
 //! |---|---|---|---|
@@ -17,7 +17,7 @@
 //! | 4 | ERROR | producer | scope u8 (0 channel, 1 connection), zero u8, code u16, channel u32 (0 for a connection), message in UTF-8 |
 //! | 16 | OPEN | consumer | channel u32, partition u64, subpartition u32, initial credit u32 |
 //! | 17 | CREDIT | consumer | one or more pairs: channel u32, credit u32 |
-//! | 18 | RESUME | consumer | channel u32: goes on behind a blocking event; credit given before is void |
+//! | 18 | RESUME | consumer | channel u32: resumes after a blocking event; credit given before is void |
 //! | 19 | CANCEL | consumer | channel u32 |
 //! | 20 | CLOSE | consumer | — |
 //! | 21 | FILL | consumer | one or more pairs: channel u32, bytes u32: buffers begun from now on are closed by the record that reaches them; 2^32 - 1: when they are full |
@@ -36,22 +36,22 @@ use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
 /// Bytes of the header of every frame.
 pub const HEADER_BYTES: usize = 8;
 
-/// Bytes of channel, sequence and backlog, which DATA and EVENT begin their body with.
+/// Bytes of channel, sequence and backlog, with which the body of DATA and EVENT begins.
 pub const ELEMENT_BYTES: usize = 12;
 
-/// Bytes in front of a DATA payload, without and with checksum.
+/// Bytes before a DATA payload without a checksum.
 pub const DATA_HEADER_BYTES: usize = HEADER_BYTES + ELEMENT_BYTES;
 
-/// Bytes in front of a DATA payload that carries a checksum.
+/// Bytes before a DATA payload with a checksum.
 pub const CHECKED_DATA_HEADER_BYTES: usize = DATA_HEADER_BYTES + 4;
 
 /// Longest message of an ERROR frame; a longer one is cut when it is encoded.
 pub const MAX_ERROR_MESSAGE_BYTES: usize = 4096;
 
-/// Longest body of any frame but DATA that this version sends, and the default of what it takes.
+/// Longest body of any frame except DATA that this version sends, and the default limit for received ones.
 pub const MAX_CONTROL_BYTES: u32 = 8192;
 
-/// Flag of a DATA frame: a checksum stands in front of the payload.
+/// Flag of a DATA frame: a checksum precedes the payload.
 pub const FLAG_CRC32C: u8 = 0x01;
 
 /// Flag of an EVENT frame: the event overtook data that was queued before it.
@@ -60,24 +60,24 @@ pub const FLAG_PRIORITY: u8 = 0x02;
 const _: () = assert!(ELEMENT_BYTES + MAX_EVENT_BYTES <= MAX_CONTROL_BYTES as usize);
 const _: () = assert!(8 + MAX_ERROR_MESSAGE_BYTES <= MAX_CONTROL_BYTES as usize);
 
-/// What this side takes from a peer. Checked before a byte of a body is read.
+/// Limits on frames of a peer. Checked before a byte of a body is read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct WireLimits {
-    /// Longest payload of a DATA frame: the bytes of one segment, since that is where it goes.
+    /// Longest payload of a DATA frame: the bytes of one segment, because the payload goes into one.
     pub max_payload_bytes: u32,
     /// Longest body of any other frame. At least [`MAX_CONTROL_BYTES`], or correct peers are refused.
     pub max_control_bytes: u32,
 }
 
 impl WireLimits {
-    /// Limits of an exchange with segments of this size.
+    /// Returns the limits of an exchange with segments of this size.
     #[must_use]
     pub const fn for_segments(segment_bytes: u32) -> Self {
         Self { max_payload_bytes: segment_bytes, max_control_bytes: MAX_CONTROL_BYTES }
     }
 }
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -89,28 +89,28 @@ pub enum FrameKind {
     Backlog = 3,
     /// A channel or the connection failed.
     Error = 4,
-    /// Asks for a subpartition.
+    /// Requests a subpartition.
     Open = 16,
     /// New credit of channels.
     Credit = 17,
-    /// Ends the silence behind a blocking event.
+    /// Resumes a channel after a blocking event.
     Resume = 18,
-    /// The consumer wants no more of a channel.
+    /// The consumer cancels a channel.
     Cancel = 19,
     /// The consumer leaves.
     Close = 20,
-    /// How far the buffers of channels are to be filled.
+    /// Fill limits of channels.
     Fill = 21,
-    /// Events that were read.
+    /// Events that the task has read.
     Events = 22,
-    /// Asks for a sign of life.
+    /// Requests a sign of life.
     Ping = 32,
     /// The sign of life.
     Pong = 33,
 }
 
 impl FrameKind {
-    /// The kind of this byte, if it is one.
+    /// Returns the kind with this code, if there is one.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -131,7 +131,7 @@ impl FrameKind {
         })
     }
 
-    /// The byte on the wire.
+    /// Returns the byte on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
@@ -149,7 +149,7 @@ impl FrameKind {
 /// The first 8 bytes of a frame, checked against the limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrameHeader {
-    /// What the frame is.
+    /// Kind of the frame.
     pub kind: FrameKind,
     /// Flags of this kind.
     pub flags: u8,
@@ -157,23 +157,23 @@ pub struct FrameHeader {
     pub body_bytes: u32,
 }
 
-/// All that stands in front of the payload of a DATA frame.
+/// All fields before the payload of a DATA frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataHeader {
     /// The channel it belongs to.
     pub channel: ChannelId,
-    /// Its place among the elements of the channel, events included.
+    /// Sequence number of the element in the channel; events count too.
     pub sequence: u32,
-    /// Data buffers that wait behind it.
+    /// Data buffers that wait after this one.
     pub backlog: Backlog,
-    /// Bytes of the payload. May be zero: the buffer then only gives a credit back.
+    /// Bytes of the payload. May be zero: the buffer then only returns a credit.
     pub payload_bytes: u32,
     /// CRC32C over the first 20 bytes of the frame and the payload.
     pub checksum: Option<u32>,
 }
 
 impl DataHeader {
-    /// The same header with a checksum over it and this payload.
+    /// Returns the same header with a checksum over it and this payload.
     #[must_use]
     pub fn with_checksum(self, payload: &[u8]) -> Self {
         let marked = Self { checksum: Some(0), ..self };
@@ -191,7 +191,7 @@ impl DataHeader {
         }
     }
 
-    /// The bytes to write in front of the payload.
+    /// Returns the bytes to write before the payload.
     #[inline]
     #[must_use]
     pub fn encode(&self) -> EncodedDataHeader {
@@ -217,7 +217,7 @@ impl DataHeader {
     }
 }
 
-/// An encoded [`DataHeader`], kept by value so that a vectored write can point at it.
+/// An encoded [`DataHeader`], stored by value so that a vectored write can reference it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EncodedDataHeader {
     bytes: [u8; CHECKED_DATA_HEADER_BYTES],
@@ -233,18 +233,18 @@ impl std::ops::Deref for EncodedDataHeader {
     }
 }
 
-/// Every frame but DATA, decoded. Borrows lists and text from the bytes it came in.
+/// Every frame except DATA, decoded. Borrows lists and text from the received bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ControlFrame<'a> {
     /// An event in its place among the elements of a channel.
     Event {
         /// The channel it belongs to.
         channel: ChannelId,
-        /// Its place among the elements of the channel.
+        /// Sequence number of the element in the channel.
         sequence: u32,
-        /// Data buffers that wait behind it.
+        /// Data buffers that wait after the event.
         backlog: Backlog,
-        /// True when it overtook data.
+        /// True if the event overtook data.
         priority: bool,
         /// The event.
         event: Event,
@@ -253,45 +253,45 @@ pub enum ControlFrame<'a> {
     Backlog(Pairs<'a, Backlog>),
     /// A channel or the connection failed.
     Error {
-        /// What failed.
+        /// Scope of the failure.
         scope: ErrorScope,
-        /// Why, for machines.
+        /// Cause, for machines.
         code: ErrorCode,
-        /// Why, for people.
+        /// Cause, for people.
         message: &'a str,
     },
-    /// Asks for a subpartition.
+    /// Requests a subpartition.
     Open {
-        /// The id the consumer gives the channel.
+        /// Id that the consumer assigns to the channel.
         channel: ChannelId,
-        /// The partition asked for.
+        /// Requested partition.
         partition: PartitionId,
-        /// The subpartition asked for.
+        /// Requested subpartition.
         subpartition: SubpartitionIndex,
         /// Buffers the channel owns already.
         initial_credit: Credit,
     },
     /// New credit.
     Credit(Pairs<'a, Credit>),
-    /// The consumer is done with the blocking event of this channel.
+    /// The consumer has handled the blocking event of this channel.
     Resume {
-        /// The channel to resume. Credit that came before is void: the consumer has promised nothing while it was blocked.
+        /// Channel to resume. Earlier credit is void: the consumer promised no segments while the channel was blocked.
         channel: ChannelId,
     },
-    /// The consumer wants no more of this channel.
+    /// The consumer cancels this channel.
     Cancel {
-        /// The channel to release.
+        /// Channel to release.
         channel: ChannelId,
     },
     /// The consumer leaves.
     Close,
-    /// How far buffers are to be filled.
+    /// Fill limits of channels.
     Fill(Pairs<'a, FillLimit>),
-    /// Events that were read.
+    /// Events that the task has read.
     Events(Pairs<'a, EventsRead>),
-    /// Asks for a sign of life.
+    /// Requests a sign of life.
     Ping {
-        /// To be sent back.
+        /// Number to send back.
         token: u64,
     },
     /// The sign of life.
@@ -302,7 +302,7 @@ pub enum ControlFrame<'a> {
 }
 
 impl ControlFrame<'_> {
-    /// What the frame is.
+    /// Returns the kind of the frame.
     #[must_use]
     pub const fn kind(&self) -> FrameKind {
         match self {
@@ -322,16 +322,16 @@ impl ControlFrame<'_> {
     }
 }
 
-/// What an ERROR frame ends.
+/// Scope of an ERROR frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ErrorScope {
-    /// One channel; the others go on.
+    /// One channel; the others continue.
     Channel(ChannelId),
     /// Everything on this connection.
     Connection,
 }
 
-/// Why, for machines. Codes of a later version are kept as they are.
+/// Cause of an ERROR frame, for machines. Codes of later versions are preserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ErrorCode {
     /// 1: no such partition was registered in time.
@@ -344,7 +344,7 @@ pub enum ErrorCode {
     ProducerFailed,
     /// 5: the partition was released before its end.
     Released,
-    /// 6: the consumer broke the protocol.
+    /// 6: the consumer violated the protocol.
     Protocol,
     /// 7: the producer's process is leaving.
     Leaving,
@@ -353,7 +353,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub const fn get(self) -> u16 {
         match self {
@@ -368,7 +368,7 @@ impl ErrorCode {
         }
     }
 
-    /// The code of a number.
+    /// Returns the code with this number.
     #[must_use]
     pub const fn from_number(code: u16) -> Self {
         match code {
@@ -386,9 +386,9 @@ impl ErrorCode {
 
 /// A count that CREDIT, BACKLOG, FILL and EVENTS frames list by channel.
 pub trait PairCount: Copy {
-    /// The count of a number on the wire.
+    /// Converts the number on the wire.
     fn from_number(number: u32) -> Self;
-    /// The number on the wire.
+    /// Returns the number on the wire.
     fn number(self) -> u32;
 }
 
@@ -425,7 +425,7 @@ impl PairCount for EventsRead {
 /// Bytes of one pair.
 pub const PAIR_BYTES: usize = 8;
 
-/// The (channel, count) pairs of a frame, read where they lie.
+/// The (channel, count) pairs of a frame, read in place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Pairs<'a, T> {
     rest: &'a [[u8; PAIR_BYTES]],

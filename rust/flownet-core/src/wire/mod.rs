@@ -1,10 +1,10 @@
-//! The wire format of a data connection: [`frame`] says what the bytes mean, [`codec`] reads and writes them.
+//! Wire format of a data connection: [`frame`] defines the bytes, [`codec`] reads and writes them.
 //!
 //! # Invariants
-//! - W1: the decoder is total. Any bytes give a frame, a request for more, or an error; never a panic.
-//! - W2: no length is believed before it was checked against [`WireLimits`].
-//! - W3: a payload is never copied here. Decoding a DATA frame stops before its payload, so that the driver can read
-//!   it straight into a segment; encoding one gives a header for a vectored write.
+//! - W1: the decoder is total. Any bytes give a frame, a request for more bytes, or an error; never a panic.
+//! - W2: no length is trusted before it was checked against [`WireLimits`].
+//! - W3: a payload is never copied here. Decoding a DATA frame stops before its payload, so that the driver can read it
+//!   straight into a segment. Encoding one returns a header for a vectored write.
 
 pub mod codec;
 pub mod frame;
