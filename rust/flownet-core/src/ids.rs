@@ -1,4 +1,4 @@
-//! Names of things on the exchange: a bare integer never says what it counts.
+//! Id types of the exchange: a bare integer does not say what it counts.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ macro_rules! id {
                 Self(value)
             }
 
-            /// The number itself, as it stands on the wire and in logs.
+            /// Returns the number, as on the wire and in logs.
             #[inline]
             #[must_use]
             pub const fn get(self) -> $inner {
@@ -35,7 +35,7 @@ macro_rules! id {
 macro_rules! index {
     ($name:ident) => {
         impl $name {
-            /// The number as a position in a slice.
+            /// Returns the number as a position in a slice.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
@@ -46,7 +46,7 @@ macro_rules! index {
 }
 
 id! {
-    /// A result partition: all that one subtask writes for one edge. Unique in a job.
+    /// A result partition: the output of one subtask for one edge. Unique in a job.
     PartitionId(u64)
 }
 id! {

@@ -1,8 +1,8 @@
-//! Keys to key groups, key groups to subtasks.
+//! Key groups: maps keys to key groups, and key groups to subtasks.
 //!
 //! Keyed state moves between subtasks by key group, so these formulas are part of every checkpoint and never change.
-//! They are Flink's, except for the hash of the key itself: Java's `hashCode` is replaced by xxh3 over the canonical
-//! bytes of the key, which is the same number in every process and on every machine.
+//! They are Flink's, except for the hash of the key. Java's `hashCode` is replaced by xxh3 over the canonical bytes of
+//! the key, which is the same number in every process and on every machine.
 
 use std::ops::RangeInclusive;
 
@@ -13,10 +13,10 @@ use crate::ids::KeyGroup;
 /// Most key groups a job may have.
 pub const MAX_PARALLELISM_LIMIT: u32 = 32_768;
 
-/// Fewest key groups a job gets unless it asks for less.
+/// Fewest key groups of a job that does not request fewer.
 const DEFAULT_LOWER_BOUND: u64 = 128;
 
-/// Hash of a key's canonical bytes: xxh3 (64 bits, seed 0), upper half folded into the lower.
+/// Returns the hash of a key's canonical bytes: xxh3 (64 bits, seed 0), upper half folded into the lower.
 #[inline]
 #[must_use]
 pub fn hash_key(bytes: &[u8]) -> u32 {
@@ -24,21 +24,21 @@ pub fn hash_key(bytes: &[u8]) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }
 
-/// The group of a key with this hash.
+/// Returns the group of a key with this hash.
 ///
 /// # Panics
-/// If `max_parallelism` is 0. Settings are checked against 1..=[`MAX_PARALLELISM_LIMIT`] where they are made.
+/// If `max_parallelism` is 0. The creator of the settings checks them against 1..=[`MAX_PARALLELISM_LIMIT`].
 #[inline]
 #[must_use]
 pub fn key_group(hash32: u32, max_parallelism: u32) -> KeyGroup {
     let hash = murmur(hash32);
-    // The default is a power of two, and a division costs more than all the rest of this function.
+    // The default is a power of two, and a division costs more than the rest of this function.
     let group = if max_parallelism.is_power_of_two() { hash & (max_parallelism - 1) } else { hash % max_parallelism };
     // `max_parallelism` is at most 2^15, so the group fits.
     KeyGroup::new(group as u16)
 }
 
-/// The subtask, out of `parallelism`, that owns a group.
+/// Returns the subtask, out of `parallelism`, that owns a group.
 ///
 /// # Panics
 /// If `max_parallelism` is 0.
@@ -54,7 +54,7 @@ pub fn subtask_of(group: KeyGroup, max_parallelism: u32, parallelism: u32) -> u3
     }
 }
 
-/// The groups that a subtask owns, both ends included.
+/// Returns the groups that a subtask owns, including both ends.
 ///
 /// # Panics
 /// If not `subtask < parallelism <= max_parallelism <= MAX_PARALLELISM_LIMIT`.
@@ -69,8 +69,8 @@ pub fn group_range(subtask: u32, max_parallelism: u32, parallelism: u32) -> Rang
     start as u16..=end as u16
 }
 
-/// Key groups of a job that does not say how many it wants: room to grow to one and a half times its parallelism and
-/// more, 128 at least.
+/// Returns the number of key groups of a job that does not set it. It allows at least one and a half times the
+/// parallelism, and is at least 128.
 #[must_use]
 pub fn default_max_parallelism(parallelism: u32) -> u32 {
     let wanted = u64::from(parallelism) + u64::from(parallelism / 2);

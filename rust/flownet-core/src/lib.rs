@@ -1,9 +1,9 @@
-//! The credit protocol of flownet, from a record to a frame and back: records, events, selectors, partitions, gates,
-//! channels, the wire codec and the two connection machines.
+//! Credit protocol of flownet: records, events, selectors, partitions, gates, channels, the wire codec and the two
+//! connection state machines.
 //!
-//! Nothing here does IO, reads a clock or starts a thread: the same inputs give the same outputs. Drivers
-//! (flownet-net for TCP, flownet-runtime for tasks) move the bytes, carry the time in as an argument and hang a
-//! [`std::task::Waker`] wherever something has to be waited for.
+//! This crate does no IO, reads no clock and starts no thread: equal inputs give equal outputs. Drivers (flownet-net
+//! for TCP, flownet-runtime for tasks) move the bytes and pass the time as an argument. They register a
+//! [`std::task::Waker`] wherever a caller must wait.
 //!
 //! ```text
 //! RecordWriter -> ResultPartition -> SubpartitionCell -> ProducerConnection -> Outbox ~~ socket ~~ decode
@@ -13,8 +13,8 @@
 //! RecordReader <-------- InputGate <-- local channel                      InputGate <------- RemoteChannel
 //! ```
 //!
-//! Where to read first: [`record`] for the byte stream of records, [`wire`] for the frames, [`partition`] and
-//! [`gate`] for the two ends a task holds, [`exchange`] for the credit protocol between two processes.
+//! Where to start: [`record`] for the byte stream of records, [`wire`] for the frames, [`partition`] and [`gate`] for
+//! the two ends that a task owns, [`exchange`] for the credit protocol between two processes.
 #![forbid(unsafe_code)]
 
 pub mod align;
@@ -56,7 +56,7 @@ pub use subpartition::{Element, NextElement, PolledElement};
 #[cfg(feature = "planted-bugs")]
 pub use flownet_memory::{Bug, plant};
 
-// For loom, its models alone: compiling all other tests too would take longer than to run these.
+// Under loom, compile only the models: compiling all other tests would take longer than running the models.
 #[cfg(all(test, loom))]
 #[path = "tests/loom.rs"]
 mod loom_tests;

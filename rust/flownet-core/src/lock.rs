@@ -1,9 +1,10 @@
-//! The one lock of this crate: a mutex without poisoning.
+//! Mutex without poisoning, the only lock type of this crate except the combining lock.
 //!
-//! What it guards is left consistent between statements, so a panic elsewhere in the holder's thread (an operator, a
-//! failed debug assertion) must not turn every later release of segments into a second panic.
+//! The guarded state is consistent between statements. A panic elsewhere in the holder's thread (an operator, a failed
+//! debug assertion) must therefore not turn every later release of segments into a second panic.
 //!
-//! Rule for all its users: hold it for a few statements, never call a waker, a pool or another lock's owner under it.
+//! Rule for all users: hold it for a few statements, and never call a waker, a pool or the owner of another lock under
+//! it.
 
 use std::sync::PoisonError;
 

@@ -1,7 +1,7 @@
-//! The synchronisation primitives of this crate: `std`'s, or loom's in its models.
+//! Synchronisation primitives of this crate: `std`'s, or loom's in its models.
 //!
-//! Only what the models must see is switched: reference counts are `std`'s. flownet-memory is switched along, or a model
-//! would not know that what a writer commits and what a reader sees of it depend on each other.
+//! Only the primitives that the models must see are switched: reference counts are `std`'s. flownet-memory switches
+//! too. Otherwise a model would not know that a writer's commits and a reader's view of them depend on each other.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{

@@ -1,6 +1,6 @@
-//! Texts that are told to others, no longer than agreed.
+//! Truncation of texts to a length limit.
 
-/// The beginning of a text that has at most so many bytes and ends between letters.
+/// Returns the longest prefix of at most `max_bytes` bytes that ends between characters.
 pub fn cut_at_character(text: &str, max_bytes: usize) -> &str {
     let mut end = text.len().min(max_bytes);
     while !text.is_char_boundary(end) {
