@@ -1,8 +1,8 @@
-//! Why an exchange, a connection, a frame or a record failed: whose fault, where, and the numbers.
+//! Error types of exchanges, connections, frames and records: the party at fault, the place, and the numbers.
 //!
-//! One enum a layer, converted upwards only: [`WireError`] and [`EventError`] say what is wrong with bytes,
-//! [`PeerViolation`] what is wrong with a peer, [`ProtocolError`] why a connection ended, [`ExchangeError`] what a task
-//! gets to see. The last one is handed to many readers at once and therefore clones cheaply.
+//! One enum per layer, converted only upwards. [`WireError`] and [`EventError`] describe invalid bytes,
+//! [`PeerViolation`] an invalid action of a peer. [`ProtocolError`] is the reason why a connection ended.
+//! [`ExchangeError`] is the error that a task receives. Many readers receive it at once, so it is cheap to clone.
 
 use std::sync::Arc;
 
@@ -12,50 +12,50 @@ use crate::event::EventError;
 use crate::ids::{ChannelId, ChannelIndex, PartitionId, SubpartitionIndex};
 use crate::keygroup::MAX_PARALLELISM_LIMIT;
 
-/// What a task learns when its input or output fails.
+/// Failure of a task's input or output.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
-    /// The peer process or the path to it is gone. Seldom the root of a failure: look for what ended the peer.
+    /// The peer process or the path to it is gone. Rarely the root cause: find out why the peer ended.
     #[error("connection to {peer} lost: {reason}")]
     ConnectionLost {
         /// Address or name of the peer.
         peer: Arc<str>,
-        /// What the socket or the protocol said.
+        /// Message of the socket or the protocol.
         reason: Arc<str>,
     },
     /// The task that writes this partition failed.
     #[error("producer of partition {partition} failed: {cause}")]
     ProducerFailed {
-        /// The partition that ends here.
+        /// Partition that ends here.
         partition: PartitionId,
-        /// The producer's own words.
+        /// Error message of the producer.
         cause: Arc<str>,
     },
     /// No task of the peer registered this partition in time.
     #[error("partition {partition} not found")]
     PartitionNotFound {
-        /// The partition asked for.
+        /// Requested partition.
         partition: PartitionId,
     },
-    /// The partition exists but has fewer subpartitions than asked for.
+    /// The partition exists but has fewer subpartitions than requested.
     #[error("partition {partition} has no subpartition {subpartition}")]
     SubpartitionNotFound {
-        /// The partition asked for.
+        /// Requested partition.
         partition: PartitionId,
-        /// The index asked for.
+        /// Requested index.
         subpartition: SubpartitionIndex,
     },
     /// A subpartition is read once, by one reader.
     #[error("subpartition {subpartition} has a reader already")]
     AlreadyRead {
-        /// The subpartition asked for.
+        /// Requested subpartition.
         subpartition: SubpartitionIndex,
     },
-    /// The partition was released before its reader came to its end.
+    /// The partition was released before its reader reached the end.
     #[error("partition released before it was read to its end")]
     Released,
-    /// The peer broke the protocol on this channel: it is another program than it should be, or has a bug.
+    /// The peer violated the protocol on this channel: it is not the expected program, or has a bug.
     #[error(
         "{peer} broke the protocol on input channel {channel} (subpartition {subpartition} of partition {partition}): \
          {violation}"
@@ -63,52 +63,52 @@ pub enum ExchangeError {
     ProtocolViolation {
         /// Address or name of the peer.
         peer: Arc<str>,
-        /// The partition it sends.
+        /// Partition that the peer sends.
         partition: PartitionId,
-        /// Which part of it.
+        /// Subpartition of it.
         subpartition: SubpartitionIndex,
-        /// The channel of the gate that reads it.
+        /// Channel of the gate that reads it.
         channel: ChannelIndex,
-        /// What the peer did.
+        /// Violation by the peer.
         violation: PeerViolation,
     },
-    /// A record larger than the exchange allows, refused before anything was allocated for it.
+    /// A record larger than the exchange allows, refused before any memory was allocated for it.
     #[error("record of {bytes} bytes, limit {max_bytes}")]
     RecordTooLarge {
         /// Length of the record.
         bytes: usize,
-        /// The limit it broke.
+        /// Limit that it exceeded.
         max_bytes: usize,
     },
-    /// The stream of record bytes of one channel makes no sense.
+    /// The record bytes of one channel are not a valid stream.
     #[error(transparent)]
     Record(RecordError),
-    /// An exchange without bound ran into its limit.
+    /// An exchange without credit reached its limit.
     #[error(
         "input channel {channel}: {queued_bytes} bytes are queued, receive_limit is {limit_bytes}: the task falls behind \
          and nothing holds its producers back; set flow_control to 'credit', slow the source by rate_limit, or raise \
          receive_limit"
     )]
     ReceiveLimit {
-        /// The channel whose data was the last straw.
+        /// Channel whose data exceeded the limit.
         channel: ChannelIndex,
         /// Bytes queued by all channels of the gate.
         queued_bytes: usize,
         /// The limit.
         limit_bytes: usize,
     },
-    /// A reader that falls behind, or stands still, was sent more events than may wait for it.
+    /// A slow or stopped reader was sent more events than may wait for it.
     #[error(
         "subpartition {subpartition}: {limit} events wait to be read, no more are taken: its reader falls behind, and \
          events are not held back as records are; emit fewer, or after the records that the reader waits for"
     )]
     TooManyEvents {
-        /// The subpartition that is full of them.
+        /// Subpartition with too many events.
         subpartition: SubpartitionIndex,
-        /// Events that may wait.
+        /// Most events that may wait.
         limit: u32,
     },
-    /// The selector could not say where a record goes.
+    /// The selector found no subpartition for a record.
     #[error(transparent)]
     Select(#[from] SelectError),
     /// The job was cancelled.
@@ -117,21 +117,21 @@ pub enum ExchangeError {
     /// The gate or partition was closed by its owner.
     #[error("closed")]
     Closed,
-    /// The pool cannot give what the exchange needs, or is gone.
+    /// The pool cannot provide enough segments, or is gone.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Called in an order our docs forbid: a bug on our side.
+    /// A call in an order that the docs forbid: a bug in flownet.
     #[error("misuse: {0}")]
     Misuse(&'static str),
 }
 
 impl ExchangeError {
-    /// A lost connection, in the peer's name and the socket's words.
+    /// Creates the error of a lost connection from the peer's name and the socket's message.
     pub fn connection_lost(peer: impl Into<Arc<str>>, reason: impl Into<Arc<str>>) -> Self {
         Self::ConnectionLost { peer: peer.into(), reason: reason.into() }
     }
 
-    /// A failed producer and its cause.
+    /// Creates the error of a failed producer from its cause.
     pub fn producer_failed(partition: PartitionId, cause: impl Into<Arc<str>>) -> Self {
         Self::ProducerFailed { partition, cause: cause.into() }
     }
@@ -146,45 +146,45 @@ impl From<RecordError> for ExchangeError {
     }
 }
 
-/// Why one connection of an exchange ended.
+/// Reason why one connection of an exchange ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The peer broke the protocol on one channel. The connection closes, the process lives.
+    /// The peer violated the protocol on one channel. The connection closes; the process continues.
     #[error("peer violation on channel {channel}: {violation}")]
     Peer {
-        /// The channel it happened on.
+        /// Channel of the violation.
         channel: ChannelId,
-        /// What the peer did.
+        /// Violation by the peer.
         violation: PeerViolation,
     },
-    /// The peer sent bytes that are no frame, so no channel can be named.
+    /// The peer sent bytes that are not a frame, so no channel can be named.
     #[error("peer sent a bad frame: {0}")]
     Wire(#[from] WireError),
-    /// Called in an order our docs forbid: a bug on our side.
+    /// A call in an order that the docs forbid: a bug in flownet.
     #[error("misuse: {0}")]
     Misuse(&'static str),
 }
 
-/// What a peer did that no correct peer does.
+/// Violation of the protocol, which no correct peer commits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerViolation {
     /// More data buffers than credits.
     #[error("data buffer sent with no credit left")]
     CreditOverdrawn,
-    /// A sum of credits that no memory can back.
+    /// A sum of credits beyond what any memory can back.
     #[error("credit beyond 2^32 - 1")]
     CreditOverflow,
-    /// A lost, doubled or reordered element.
+    /// A lost, duplicated or reordered element.
     #[error("sequence number {got}, expected {expected}")]
     Reordered {
-        /// The next number in order.
+        /// Next number in order.
         expected: u32,
-        /// The number that came.
+        /// Received number.
         got: u32,
     },
-    /// A payload that does not fit the segment it was promised.
+    /// A payload longer than the segment promised for it.
     #[error("payload of {len_bytes} bytes, limit {max_bytes}")]
     PayloadTooLong {
         /// Bytes announced by the header.
@@ -204,41 +204,41 @@ pub enum PeerViolation {
     /// An element after the end of the partition.
     #[error("element after the end of the partition")]
     AfterEnd,
-    /// More events than the window of a channel takes, which no correct producer sends.
+    /// More unread events than the window of a channel allows, which no correct producer sends.
     #[error("more than {limit} events that were not read")]
     TooManyEvents {
-        /// Events that may be under way or queued.
+        /// Most events that may be in transit or queued.
         limit: u32,
     },
-    /// More requests than any correct peer has waiting for an answer.
+    /// More unanswered requests than any correct peer has.
     #[error("more than {limit} requests wait for an answer")]
     TooManyRequests {
-        /// Requests of one peer that may wait.
+        /// Most requests of one peer that may wait.
         limit: u32,
     },
-    /// An element behind a blocking event, before the RESUME.
+    /// An element after a blocking event, before the RESUME.
     #[error("element behind a blocking event that was not resumed")]
     Blocked,
-    /// More events read than were sent.
+    /// More events reported as read than were sent.
     #[error("more events read than were sent")]
     EventsNotSent,
     /// A frame that only the other side may send.
     #[error("frame of kind {kind} from the wrong side")]
     WrongSide {
-        /// Its kind byte.
+        /// Kind byte of the frame.
         kind: u8,
     },
-    /// Payload and checksum disagree.
+    /// Checksum that does not match the payload.
     #[error("checksum {got:#010x}, expected {expected:#010x}")]
     Checksum {
-        /// The checksum of the frame as it arrived.
+        /// Checksum of the frame as it arrived.
         expected: u32,
-        /// The checksum it carried.
+        /// Checksum in the frame.
         got: u32,
     },
 }
 
-/// Why bytes are no frame. The stream cannot be followed any further.
+/// Reason why bytes are not a frame. The stream cannot be decoded any further.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -256,7 +256,7 @@ pub enum WireError {
     /// Reserved bytes are zero in this version.
     #[error("reserved bytes are {0:#06x}, must be zero")]
     Reserved(u16),
-    /// A length beyond the limit, refused before anything is read or allocated for it.
+    /// A length beyond the limit, refused before any byte is read or memory allocated for it.
     #[error("frame of kind {kind} with {bytes} bytes, limit {max_bytes}")]
     TooLong {
         /// The frame's kind byte.
@@ -274,62 +274,62 @@ pub enum WireError {
         /// Body bytes announced by the header.
         bytes: u32,
     },
-    /// An ERROR frame that concerns neither a channel nor the connection.
+    /// An ERROR frame whose scope is neither a channel nor the connection.
     #[error("unknown error scope {0}")]
     UnknownScope(u8),
     /// Text that is not UTF-8.
     #[error("error message is not UTF-8")]
     NotUtf8,
-    /// Event bytes that are no event.
+    /// Event bytes that are not an event.
     #[error("bad event: {0}")]
     Event(#[from] EventError),
 }
 
-/// Why the byte stream of one channel gives no more records.
+/// Reason why the byte stream of one channel yields no more records.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordError {
-    /// A length prefix beyond the limit, seen before anything was allocated for it.
+    /// A length prefix beyond the limit, detected before any memory was allocated for it.
     #[error("record of {bytes} bytes, limit {max_bytes}")]
     TooLarge {
-        /// Length named by the prefix.
+        /// Length in the prefix.
         bytes: usize,
-        /// The limit it broke.
+        /// Limit that it exceeded.
         max_bytes: usize,
     },
-    /// An event or the end of the stream where the rest of a record should be.
+    /// An event or the end of the stream in place of the rest of a record.
     #[error("stream cut inside a record, after {have_bytes} bytes of it (length prefix included)")]
     Cut {
-        /// Bytes of the record that did arrive, its length prefix included.
+        /// Bytes of the record that arrived, including its length prefix.
         have_bytes: usize,
     },
 }
 
-/// Why a selector cannot say where a record goes.
+/// Reason why a selector found no subpartition for a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SelectError {
-    /// A custom partitioner named a subpartition that does not exist.
+    /// A custom partitioner chose a subpartition that does not exist.
     #[error("partitioner chose subpartition {chosen} of {subpartitions}")]
     OutOfRange {
-        /// What it chose.
+        /// Chosen subpartition.
         chosen: u32,
-        /// How many there are.
+        /// Number of subpartitions.
         subpartitions: u32,
     },
-    /// A key-group edge was given a record without the hash of its key.
+    /// A record without the hash of its key was emitted to a key-group edge.
     #[error("this exchange selects by key: emit with the hash of the key")]
     NeedsKeyHash,
-    /// A custom-partitioned edge was given a record without its subpartition.
+    /// A record without its subpartition was emitted to a custom-partitioned edge.
     #[error("this exchange selects by a partitioner: emit with the subpartition it chose")]
     NeedsSubpartition,
-    /// Key groups cannot be spread over this many subtasks.
+    /// Key groups cannot be distributed over this many subtasks.
     #[error(
         "max_parallelism {max_parallelism} with {subpartitions} subpartitions: must be at least that and at most {max}",
         max = MAX_PARALLELISM_LIMIT
     )]
     MaxParallelism {
-        /// Number of key groups asked for.
+        /// Requested number of key groups.
         max_parallelism: u32,
-        /// How many subpartitions there are.
+        /// Number of subpartitions.
         subpartitions: u32,
     },
 }

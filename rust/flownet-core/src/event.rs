@@ -1,9 +1,9 @@
-//! Events: what travels in order among the records of a channel without costing credit.
+//! Events: elements that travel in order between the records of a channel and cost no credit.
 //!
-//! An event has its own small bound, [`MAX_EVENT_BYTES`], so that travelling free cannot mean growing without limit.
+//! An event has its own small bound, [`MAX_EVENT_BYTES`], so that free elements cannot grow without limit.
 //!
 //! # Encoding
-//! One tag byte, then fixed little-endian fields, nothing after them.
+//! One tag byte, then fixed little-endian fields, and no bytes after them.
 //!
 //! | tag | event | fields |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! | 8 | custom | kind u16, payload: the rest |
 //! | 9 | round | number u64, is_quiet u8 (0 or 1) |
 //!
-//! The decoder is total: any bytes give an event or an [`EventError`], and what it gives encodes to the same bytes.
+//! The decoder is total: any bytes give an event or an [`EventError`]. A decoded event encodes to the same bytes.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ const END_OF_PARTITION: u8 = 7;
 const CUSTOM: u8 = 8;
 const ROUND: u8 = 9;
 
-/// Something that keeps its place among the records of a channel (a priority event may overtake them).
+/// Element with a fixed place between the records of a channel, except that a priority event may overtake records.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     /// No record with an earlier event time follows.
@@ -44,72 +44,72 @@ pub enum Event {
         /// Event time in milliseconds since the epoch.
         timestamp_ms: i64,
     },
-    /// The channel does not hold back event time while it is idle.
+    /// Activity of the channel: an idle channel does not delay event time.
     WatermarkStatus {
-        /// True when the channel became idle, false when it is active again.
+        /// True if the channel became idle, false if it is active again.
         idle: bool,
     },
-    /// A checkpoint's cut through the stream.
+    /// Cut of a checkpoint through the stream.
     Barrier(Barrier),
-    /// The checkpoint is off: do not wait for its barriers.
+    /// The checkpoint is aborted: do not wait for its barriers.
     CancelBarrier {
-        /// The checkpoint that is off.
+        /// The aborted checkpoint.
         checkpoint_id: CheckpointId,
     },
-    /// Measures the time a record would need from its source to here.
+    /// Measures the time that a record needs from its source to here.
     LatencyMarker {
-        /// When the source emitted it, nanoseconds since the epoch.
+        /// Time at which the source emitted it, nanoseconds since the epoch.
         timestamp_ns: u64,
-        /// The source: its place among the tasks of the job.
+        /// The source: its index among the tasks of the job.
         task: u32,
-        /// The source's subtask.
+        /// Subtask of the source.
         subtask: u32,
     },
-    /// After the last record.
+    /// No record follows.
     EndOfData {
-        /// True when the stream came to its own end, so pending results are to be emitted; false when it was stopped.
+        /// True if the stream has reached its own end, so that pending results are emitted; false if it was stopped.
         drain: bool,
     },
     /// The last element of a subpartition.
     EndOfPartition,
-    /// Anything a layer above agrees on with itself.
+    /// Event defined by a higher layer.
     Custom(CustomEvent),
-    /// Goes once through all channels of a loop, behind the records that entered it before.
+    /// Passes once through all channels of a loop, after the records that entered it before.
     Round(Round),
 }
 
-/// One lap through a loop, by which its end is found.
+/// One lap through a loop, to detect the end of the loop.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Round {
-    /// Counts the laps, from 0.
+    /// Number of the lap, from 0.
     pub number: u64,
-    /// Whether nothing entered the loop between this lap and the one before, where the lap has come by so far.
+    /// Whether no record entered the loop between this lap and the previous one, as far as the lap has got.
     pub is_quiet: bool,
 }
 
 /// A checkpoint barrier.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Barrier {
-    /// The checkpoint it belongs to.
+    /// Checkpoint of the barrier.
     pub checkpoint_id: CheckpointId,
-    /// When the checkpoint was triggered, milliseconds since the epoch.
+    /// Time at which the checkpoint was triggered, milliseconds since the epoch.
     pub timestamp_ms: i64,
-    /// How it travels.
+    /// How the barrier travels.
     pub kind: BarrierKind,
 }
 
 /// How a barrier travels.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BarrierKind {
-    /// In order; the channel is silent behind it until the checkpoint is taken.
+    /// In order; the channel is silent after it until the checkpoint is taken.
     Aligned,
-    /// Ahead of the data that is queued.
+    /// Ahead of the queued data.
     Unaligned,
-    /// Aligned at first, unaligned when it takes too long.
+    /// Aligned at first, unaligned if it takes too long.
     AlignedWithTimeout,
 }
 
-/// An event of a layer above, within the bound of all events by construction.
+/// Event of a higher layer. Its size is within the bound of all events by construction.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CustomEvent {
     kind: u16,
@@ -120,7 +120,7 @@ impl CustomEvent {
     /// Longest payload of a custom event.
     pub const MAX_PAYLOAD_BYTES: usize = MAX_EVENT_BYTES - 3;
 
-    /// An event of this kind; a payload beyond [`Self::MAX_PAYLOAD_BYTES`] is refused.
+    /// Creates an event of this kind. Refuses a payload longer than [`Self::MAX_PAYLOAD_BYTES`].
     pub fn new(kind: u16, payload: &[u8]) -> Result<Self, EventError> {
         if payload.len() > Self::MAX_PAYLOAD_BYTES {
             return Err(EventError::TooLong { bytes: payload.len(), max_bytes: Self::MAX_PAYLOAD_BYTES });
@@ -128,20 +128,20 @@ impl CustomEvent {
         Ok(Self { kind, payload: payload.into() })
     }
 
-    /// What the layer above calls it.
+    /// Returns the kind, which the higher layer defines.
     #[must_use]
     pub fn kind(&self) -> u16 {
         self.kind
     }
 
-    /// Its bytes.
+    /// Returns the payload.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 }
 
-/// Why bytes are no event.
+/// Error of decoding or creating an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EventError {
     /// No bytes at all.
@@ -155,10 +155,10 @@ pub enum EventError {
     Length {
         /// The event's tag byte.
         tag: u8,
-        /// Bytes given, the tag included.
+        /// Number of bytes, including the tag.
         bytes: usize,
     },
-    /// A field outside its values.
+    /// A field with an invalid value.
     #[error("event of tag {tag} has a field of value {value}")]
     Field {
         /// The event's tag byte.
@@ -166,10 +166,10 @@ pub enum EventError {
         /// The value found.
         value: u8,
     },
-    /// Beyond the bound of events.
+    /// More bytes than an event may have.
     #[error("{bytes} bytes, limit {max_bytes}")]
     TooLong {
-        /// Bytes given.
+        /// Number of bytes.
         bytes: usize,
         /// The limit.
         max_bytes: usize,
@@ -177,7 +177,7 @@ pub enum EventError {
 }
 
 impl Event {
-    /// Reads one event that fills `bytes` exactly.
+    /// Decodes one event that fills `bytes` exactly.
     pub fn decode(bytes: &[u8]) -> Result<Self, EventError> {
         if bytes.len() > MAX_EVENT_BYTES {
             return Err(EventError::TooLong { bytes: bytes.len(), max_bytes: MAX_EVENT_BYTES });
@@ -245,27 +245,27 @@ impl Event {
         }
     }
 
-    /// True for a barrier that silences its channel until the consumer resumes it, so that alignment needs no buffers
-    /// at the receiver.
+    /// Returns true for a barrier that silences its channel until the consumer resumes it, so that alignment needs no
+    /// buffers at the receiver.
     #[must_use]
     pub fn is_blocking(&self) -> bool {
         matches!(self, Self::Barrier(Barrier { kind: BarrierKind::Aligned | BarrierKind::AlignedWithTimeout, .. }))
     }
 
-    /// True for the barrier of this checkpoint that is to overtake queued data now that it has taken too long.
+    /// Returns true for the barrier of this late checkpoint that must now overtake queued data.
     #[must_use]
     pub fn is_late_barrier(&self, checkpoint_id: CheckpointId) -> bool {
         let Self::Barrier(barrier) = self else { return false };
         barrier.kind == BarrierKind::AlignedWithTimeout && barrier.checkpoint_id == checkpoint_id
     }
 
-    /// True for an event that is left out rather than queued behind many.
+    /// Returns true for an event that is dropped if many others are queued.
     #[must_use]
     pub fn is_marker(&self) -> bool {
         matches!(self, Self::LatencyMarker { .. })
     }
 
-    /// True for an event that overtakes queued data.
+    /// Returns true for an event that overtakes queued data.
     #[must_use]
     pub fn is_priority(&self) -> bool {
         matches!(self, Self::Barrier(Barrier { kind: BarrierKind::Unaligned, .. }))
@@ -282,7 +282,7 @@ impl BarrierKind {
     }
 }
 
-/// Takes fixed-width fields off the front; a missing byte or one too many is an error that names the event.
+/// Reads fixed-width fields from the front. A missing or surplus byte is an error that names the event.
 struct Fields<'a> {
     tag: u8,
     total_bytes: usize,
