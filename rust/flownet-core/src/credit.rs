@@ -1,10 +1,10 @@
-//! The counts of the credit protocol. All their arithmetic is here, and all of it is checked.
+//! Counts of the credit protocol. All their arithmetic is here and checked.
 
 use std::fmt;
 
 use crate::error::PeerViolation;
 
-/// Buffers the consumer has promised to hold. One credit pays for one data buffer; events travel free.
+/// Buffers that the consumer has promised to hold. One credit pays for one data buffer; events are free.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Credit(u32);
 
@@ -12,16 +12,16 @@ impl Credit {
     /// No buffer promised.
     pub const ZERO: Self = Self(0);
 
-    /// No promise and no bound: the consumer of such a channel does not control it by credit.
+    /// No promise and no bound: the channel's consumer does not control it by credit.
     pub const UNLIMITED: Self = Self(u32::MAX);
 
-    /// A promise of `buffers` buffers.
+    /// Creates a promise of `buffers` buffers.
     #[must_use]
     pub const fn new(buffers: u32) -> Self {
         Self(buffers)
     }
 
-    /// Adds what the peer announced. A sum no memory can back is the peer's fault.
+    /// Adds credit that the peer announced. A sum beyond what any memory can back is a violation by the peer.
     pub fn grant(&mut self, more: Self) -> Result<(), PeerViolation> {
         let sum = self.0.checked_add(more.0).filter(|sum| *sum < Self::UNLIMITED.0);
         self.0 = sum.ok_or(PeerViolation::CreditOverflow)?;
@@ -36,30 +36,30 @@ impl Credit {
         Ok(())
     }
 
-    /// Counts one more buffer of our own as free to be promised.
+    /// Adds one free buffer of our own that can be promised.
     pub fn earn_one(&mut self) {
         self.0 = self.0.checked_add(1).expect("a channel owns fewer than 2^32 segments");
     }
 
-    /// Takes all of it and leaves none, as an announcement does.
+    /// Takes all credit and leaves none, for an announcement.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 
-    /// Buffers promised.
+    /// Returns the number of promised buffers.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// True for [`Self::UNLIMITED`].
+    /// Returns true for [`Self::UNLIMITED`].
     #[must_use]
     pub const fn is_unlimited(self) -> bool {
         self.0 == Self::UNLIMITED.0
     }
 
-    /// True when no data buffer may be sent.
+    /// Returns true if no data buffer may be sent.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
@@ -72,70 +72,70 @@ impl fmt::Display for Credit {
     }
 }
 
-/// Events of one channel that may be under way or wait for the consumer's task. They cost no credit, so this is their
-/// bound: beyond it they wait at the producer until the task has read some. Watermarks of minutes; 4 MiB if each is as
-/// long as an event may be.
+/// Most events of one channel that may be in transit or wait for the consumer's task. Events cost no credit, so this is
+/// their bound. Further events wait at the producer until the task has read some. The window holds watermarks of
+/// minutes. It takes 4 MiB if each event has the maximum length.
 pub const EVENT_WINDOW: u32 = 1024;
 
-/// Events that the consumer's task has read since it was last said: as many may follow. Said once it is half of the
-/// [`EVENT_WINDOW`], so a channel with few of them never hears of it.
+/// Events that the consumer's task has read since the last report: as many may follow. Reported when the count reaches
+/// half of the [`EVENT_WINDOW`], so a channel with few events never reports it.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct EventsRead(u32);
 
 impl EventsRead {
-    /// `events` were read.
+    /// Creates a count of `events` read events.
     #[must_use]
     pub const fn new(events: u32) -> Self {
         Self(events)
     }
 
-    /// One more was read. True once it is time to say so.
+    /// Counts one read event. Returns true once the count must be reported.
     pub fn note_one(&mut self) -> bool {
         self.0 = self.0.saturating_add(1);
         self.0 >= EVENT_WINDOW / 2
     }
 
-    /// Adds those of another count.
+    /// Adds another count.
     pub fn add(&mut self, more: Self) {
         self.0 = self.0.saturating_add(more.0);
     }
 
-    /// Takes all of it and leaves none, as an announcement does.
+    /// Takes the whole count and leaves none, for an announcement.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 
-    /// Events read.
+    /// Returns the number of read events.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// What is left of the [`EVENT_WINDOW`] of one channel, at the producer.
+/// Unused part of the [`EVENT_WINDOW`] of one channel, at the producer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EventWindow(u32);
 
 impl EventWindow {
-    /// Events that may be sent.
+    /// Returns the number of events that may be sent.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// So little is left that it is kept for events that matter.
+    /// Returns true if so little is left that it is reserved for events other than markers.
     #[must_use]
     pub const fn is_short(self) -> bool {
         self.0 < EVENT_WINDOW / 4
     }
 
-    /// One was sent.
+    /// Counts one sent event.
     pub fn spend_one(&mut self) {
         self.0 = self.0.saturating_sub(1);
     }
 
-    /// So many were read. More than were sent are the peer's fault.
+    /// Adds events that were read. More events than were sent are a violation by the peer.
     pub fn reopen(&mut self, read: EventsRead) -> Result<(), PeerViolation> {
         let left = self.0.checked_add(read.0).filter(|left| *left <= EVENT_WINDOW);
         self.0 = left.ok_or(PeerViolation::EventsNotSent)?;
@@ -149,43 +149,43 @@ impl Default for EventWindow {
     }
 }
 
-/// Data buffers queued at the producer and ready to go. Events are not counted: they need no credit.
+/// Data buffers that are queued at the producer and ready to send. Events do not count: they need no credit.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Backlog(u32);
 
 impl Backlog {
-    /// Nothing waits.
+    /// No buffer waits.
     pub const ZERO: Self = Self(0);
 
-    /// `buffers` data buffers wait.
+    /// Creates a backlog of `buffers` data buffers.
     #[must_use]
     pub const fn new(buffers: u32) -> Self {
         Self(buffers)
     }
 
-    /// One more data buffer was queued.
+    /// Counts a data buffer that was queued.
     pub fn grow(&mut self) {
         self.0 = self.0.checked_add(1).expect("a subpartition queues fewer than 2^32 buffers");
     }
 
-    /// One data buffer left the queue.
+    /// Counts a data buffer that left the queue.
     pub fn shrink(&mut self) {
         self.0 = self.0.checked_sub(1).expect("a buffer that leaves the queue was counted when it entered");
     }
 
-    /// The backlog without its last buffer, which is still being filled.
+    /// Returns the backlog without its last buffer, which is still being filled.
     #[must_use]
     pub const fn without_open_tail(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    /// Data buffers queued.
+    /// Returns the number of queued data buffers.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// True when no data buffer waits.
+    /// Returns true if no data buffer waits.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0

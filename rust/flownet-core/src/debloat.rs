@@ -1,33 +1,34 @@
-//! How far senders fill the buffers of an input, so that what is in flight to a task is worked off in a given time.
+//! Buffer debloating: limits how far senders fill buffers, so that a task processes its in-flight data in a given time.
 //!
-//! Flow control counts buffers. Full of small records, the few that a slow task has on their way are minutes of its work,
-//! and a record is as old as that before it is looked at. So the task measures what it gets through, and tells its
-//! producers how far to fill a buffer: what it gets through in the time given, shared over the buffers that hold data for
-//! it. (Flink calls it buffer debloating, FLIP-183.) A buffer that is closed early costs its segment and its credit like
-//! any other, so nothing changes in what is promised and reserved.
+//! Flow control counts buffers. If they are full of small records, the few buffers in flight to a slow task are minutes
+//! of its work, and each record is that old when the task reads it. So the task measures its throughput and sends its
+//! producers a fill limit. The limit is the throughput in the given time, divided by the number of buffers that hold
+//! data for the task. (Flink calls it buffer debloating, FLIP-183.) A buffer that is closed early costs its segment and
+//! its credit like any other, so promises and reservations do not change.
 //!
-//! It begins with one record a buffer and grows as the task shows what it can do, so a fast task has full buffers after a
-//! few hundred records, and a slow one never has much before it.
+//! Debloating begins with one record per buffer and grows with the measured throughput. A fast task has full buffers
+//! after a few hundred records, and a slow one never has much queued.
 //!
 //! # Many channels
-//! The limit is the gate's, one for all of its channels. A producer in the same process has it at once, one elsewhere with
-//! its next credit: nothing is sent, and nobody woken, for a channel that carries nothing, and one that begins to carry
-//! something is told what the gate has learned from the others.
+//! The limit belongs to the gate and applies to all of its channels. A producer in the same process gets it at once, a
+//! remote one with its next credit. Nothing is sent, and no thread is woken, for a channel without data. A channel that
+//! starts to carry data gets the limit that the gate has learned from the others.
 //!
-//! There are more buffers where channels are more: a balanced exchange of N x N has up to `2 N + 8` of a task's in its
-//! partition, and as many in its gate, as far as memory goes round. One record in each, or [`LEAST_WORK`], is the least
-//! there can be before a task; with less in them buffers would cost more than the records do, so tasks would get through
-//! less, so buffers would be made smaller yet. So what is in flight is the larger of the time given and that floor: with
-//! the default sizes `(4 N + 16)` times a record's work or 0.3 ms, which is 25 ms of small records for 16 channels and
-//! 0.25 s for 200.
+//! More channels have more buffers. A balanced exchange of N x N has up to `2 N + 8` buffers of a task in its
+//! partition, and as many in its gate, as far as memory suffices. One record in each buffer, or [`LEAST_WORK`], is the
+//! least that can be queued for a task. With less in them, buffers would cost more than the records do, so throughput
+//! would fall, so buffers would be made smaller still. The work in flight is therefore the larger of the given time and
+//! that floor. With the default sizes the floor is `(4 N + 16)` times a record's work or 0.3 ms. That is 25 ms of small
+//! records for 16 channels and 0.25 s for 200.
 //!
 //! # Invariants
-//! - D1: the limit is at least a byte, which is a record a buffer, and at most a segment. No
-//!   measurement leads it below what the task got through in [`LEAST_WORK`].
-//! - D2: a step changes it by a factor of [`MOST_PER_STEP`] at most, up or down, and by half of the way, in proportion, to
-//!   what the step found: one odd measurement is not much, and a few that agree are.
-//! - D3: a time in which the task did not work, or got through nothing, changes nothing.
-//! - D4: what was told last is the limit but for a quarter of it; that it reached one of its bounds is always told.
+//! - D1: the limit is at least a byte, which means one record per buffer, and at most a segment. No measurement reduces
+//!   it below the task's throughput in [`LEAST_WORK`].
+//! - D2: a step changes the limit by a factor of [`MOST_PER_STEP`] at most, up or down. It moves half of the way, in
+//!   proportion, to the measured value. One odd measurement thus has little effect, and a few that agree have a large
+//!   one.
+//! - D3: a period in which the task did not work, or processed nothing, changes nothing.
+//! - D4: the last reported limit differs from the limit by at most a quarter; reaching a bound is always reported.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -39,26 +40,26 @@ use crate::wire::frame::PairCount;
 pub struct FillLimit(u32);
 
 impl FillLimit {
-    /// Buffers are filled to their end.
+    /// No limit: buffers are filled completely.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// Each record has a buffer of its own.
+    /// One record per buffer.
     pub const ONE_RECORD: Self = Self(1);
 
-    /// A limit of so many bytes. Zero is as one.
+    /// Creates a limit of `bytes` bytes. Zero means one.
     #[must_use]
     pub const fn new(bytes: u32) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// A limit that one thread sets and others look up when they come by: late is soon enough.
+/// A limit that one thread sets and others read when they next need it; a delay is harmless.
 #[derive(Debug, Default)]
 pub(crate) struct SharedFillLimit(AtomicU32);
 
@@ -67,7 +68,7 @@ impl SharedFillLimit {
         self.0.store(limit.get().max(1), Ordering::Relaxed);
     }
 
-    /// `None` before one was set.
+    /// Returns the limit, or `None` before one was set.
     pub(crate) fn get(&self) -> Option<FillLimit> {
         let bytes = self.0.load(Ordering::Relaxed);
         (bytes > 0).then_some(FillLimit(bytes))
@@ -84,51 +85,51 @@ impl PairCount for FillLimit {
     }
 }
 
-/// Of one input: decides its [`FillLimit`]. See the [module docs](self).
+/// Controls the [`FillLimit`] of one input. See the [module docs](self).
 #[derive(Debug)]
 pub struct Debloater {
     bounds: InFlightBounds,
     /// In bytes (D1).
     limit: u64,
     told: Option<u64>,
-    /// Where the present measurement began.
+    /// Start of the current measurement.
     since: Option<Progress>,
     in_flight: Option<Duration>,
 }
 
-/// What a [`Debloater`] keeps to.
+/// Targets and bounds of a [`Debloater`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct InFlightBounds {
-    /// In so much time, all of it work, the task shall be through with what is in flight.
+    /// Working time in which the task should process the in-flight data.
     pub max_time: Duration,
-    /// Of one segment.
+    /// Size of one segment.
     pub segment_bytes: u32,
-    /// Over so many buffers at least what is in flight is shared, even where fewer are in use: a burst soon has them all.
+    /// Least number of buffers to divide the in-flight data by, even if fewer are in use: a burst soon uses them all.
     pub least_buffers: u32,
 }
 
-/// How far a task has come with its input. Measurements are differences of two.
+/// Progress of a task through its input. A measurement is the difference of two.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Progress {
-    /// Milliseconds on a clock that may start anywhere.
+    /// Milliseconds on a clock that may start at any value.
     pub now_ms: i64,
-    /// Bytes that the task is through with.
+    /// Bytes that the task has processed.
     pub bytes: u64,
-    /// Buffers that they came in.
+    /// Buffers that contained these bytes.
     pub buffers: u64,
-    /// Time that the task did not wait for input. What it waited for its outputs counts: its input waits as long.
+    /// Time in which the task did not wait for input. Waits for its outputs count, because its input waits as long.
     pub worked: Duration,
 }
 
 impl Debloater {
-    /// One whose producers begin with [`FillLimit::ONE_RECORD`].
+    /// Creates a debloater whose producers begin with [`FillLimit::ONE_RECORD`].
     #[must_use]
     pub fn new(bounds: InFlightBounds) -> Self {
         Self { bounds, limit: 1, told: None, since: None, in_flight: None }
     }
 
-    /// Is it time for [`Self::adjust`]? When enough buffers were read to say something: at once while the limit may grow,
-    /// otherwise every [`INTERVAL_MS`] or so. Cheap: to be asked for each buffer.
+    /// Returns whether to call [`Self::adjust`], because enough buffers were read for a measurement. While the limit
+    /// may grow, this is true at once, otherwise about every [`INTERVAL_MS`]. Cheap enough to call for each buffer.
     #[inline]
     #[must_use]
     pub fn is_due(&self, now_ms: i64, buffers: u64) -> bool {
@@ -139,8 +140,8 @@ impl Debloater {
         read > 0 && is_sample && (self.may_grow() || elapsed_ms >= INTERVAL_MS)
     }
 
-    /// Ends a measurement and begins the next. `buffers` hold data for the task, here or at its producers. A limit is to
-    /// be told to all of them.
+    /// Ends a measurement and begins the next. `buffers` is the number of buffers that hold data for the task, here or
+    /// at its producers. Send a returned limit to all producers.
     pub fn adjust(&mut self, now: Progress, buffers: usize) -> Option<FillLimit> {
         let since = self.since.replace(now);
         let buffers = buffers as u64;
@@ -153,13 +154,14 @@ impl Debloater {
         self.news()
     }
 
-    /// Bytes up to which buffers are filled.
+    /// Returns the number of bytes up to which buffers are filled.
     #[must_use]
     pub fn limit_bytes(&self) -> u64 {
         self.limit
     }
 
-    /// The time that the task needs for what was in flight when it was measured last; `None` before it was.
+    /// Returns the time that the task needs for the data in flight at the last measurement; `None` before the first
+    /// one.
     #[must_use]
     pub fn in_flight(&self) -> Option<Duration> {
         self.in_flight
@@ -169,14 +171,14 @@ impl Debloater {
         self.limit < u64::from(self.bounds.segment_bytes)
     }
 
-    /// D2.
+    /// Moves the limit towards `wanted` (D2).
     fn step(&mut self, wanted: u64) {
         let reach = MOST_PER_STEP * MOST_PER_STEP;
         let wanted = wanted.clamp(self.limit.div_ceil(reach), self.limit * reach);
         self.limit = (self.limit * wanted).isqrt().clamp(1, u64::from(self.bounds.segment_bytes));
     }
 
-    /// D4.
+    /// Returns the limit if it must be reported (D4).
     fn news(&mut self) -> Option<FillLimit> {
         let (limit, most) = (self.limit, u64::from(self.bounds.segment_bytes));
         let is_news = match self.told {
@@ -192,7 +194,7 @@ impl Debloater {
     }
 }
 
-/// What a task did in a time.
+/// Work of a task in one measurement.
 struct WorkSample {
     bytes: u64,
     buffers: u64,
@@ -200,7 +202,7 @@ struct WorkSample {
 }
 
 impl WorkSample {
-    /// `None` if that says nothing (D3).
+    /// Returns the difference, or `None` if it contains no work (D3).
     fn between(since: &Progress, now: &Progress) -> Option<Self> {
         let done = Self {
             bytes: now.bytes.saturating_sub(since.bytes),
@@ -210,12 +212,12 @@ impl WorkSample {
         (done.bytes > 0 && done.worked_ns > 0).then_some(done)
     }
 
-    /// What it gets through in so much work.
+    /// Returns the bytes that the task processes in this working time.
     fn bytes_in(&self, time: Duration) -> u64 {
         scaled(self.bytes, saturating_ns(time), self.worked_ns)
     }
 
-    /// The work of so many buffers like those it had.
+    /// Returns the time for this many buffers of the same kind.
     fn time_for(&self, buffers: u64) -> Duration {
         Duration::from_nanos(scaled(self.worked_ns, buffers, self.buffers))
     }
@@ -229,18 +231,19 @@ fn saturating_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Between two measurements of a task whose buffers are full, at least.
+/// Least time between two measurements of a task whose buffers are full.
 pub const INTERVAL_MS: u64 = 200;
-/// A measurement is over after so long, however few buffers were read.
+/// Longest measurement, however few buffers were read.
 const LONGEST_MS: u64 = 1000;
-/// A buffer that is less work than this costs more than it spares: to send one and to turn to it takes both tasks some
-/// microseconds, and more where many wait for one interpreter.
+/// Least work of a buffer that is worth its cost. Both tasks take some microseconds to send a buffer and to turn to it,
+/// and more if many wait for one interpreter.
 pub const LEAST_WORK: Duration = Duration::from_micros(300);
-/// A few buffers say little of many: one that waited long for the processor is not what all will take.
+/// Most buffers to predict per buffer measured. A few buffers say little about many: one that waited long for the
+/// processor is not typical.
 const MOST_FORESEEN: u64 = 4;
-/// A step makes the limit at most so many times as large, or as small.
+/// Largest factor by which a step changes the limit, up or down.
 pub const MOST_PER_STEP: u64 = 4;
-/// What differs by less than one of so many parts is not told.
+/// A limit is reported only if it differs by more than one of this many parts.
 const TOLD_PARTS: u64 = 4;
 
 #[cfg(test)]

@@ -1,30 +1,30 @@
-//! A fence in two unequal halves, for a store-then-load handshake of which one side is hot.
+//! Asymmetric fence: two unequal halves for a store-then-load handshake with one hot side.
 //!
-//! Two threads that each store and then load what the other stores need a full barrier in between, or neither may see
-//! the other. On the hot side that barrier costs more than the rest of an emit. Linux can execute it on that side's
-//! behalf: the other side asks with `membarrier(2)`, which takes every running thread of the process through a barrier.
-//! So [`light`] only keeps the compiler from reordering, and [`heavy`] is a system call.
+//! Consider two threads that each store a value and then load the value that the other stores. Both need a full barrier
+//! in between, or neither may see the other. On the hot side that barrier costs more than the rest of an emit. Linux
+//! can execute it for that side: the other side calls `membarrier(2)`, which takes every running thread of the process
+//! through a barrier. So [`light`] only stops the compiler from reordering, and [`heavy`] is a system call.
 //!
-//! Until the process is registered for that call, and for good where the system refuses it, both are ordinary fences;
-//! and in loom's models.
+//! Both are ordinary fences until the process is registered for that call, and permanently if the system refuses it.
+//! They are also ordinary fences in loom's models.
 //!
-//! A call that was granted once may fail later: the kernel has no memory for it, or a filter came that forbids it. A hot
-//! side may then be between its store and its load, with no fence and nobody to execute one for it. What it stored is
-//! seen by all within the time that a core takes to write back what it holds, far below a millisecond, or with the switch
-//! to another thread. So from then on all fences are ordinary ones, and until that was so for some milliseconds, the other
-//! side waits for as long in addition.
+//! A call that was granted once may fail later: the kernel has no memory for it, or a new filter forbids it. A hot side
+//! may then be between its store and its load, with no fence, and no thread executes one for it. Its store becomes
+//! visible to all within the time that a core takes to write back its stores, far below a millisecond, or with the
+//! switch to another thread. From then on all fences are therefore ordinary ones. Until that has been so for some
+//! milliseconds, the other side waits for as long in addition.
 
 use std::sync::atomic::{AtomicU8, compiler_fence};
 
 use crate::sync::{Ordering, fence};
 
-/// Between the store and the load of the hot side.
+/// Fence between the store and the load of the hot side.
 #[inline]
 pub(crate) fn light() {
     PROCESS.light();
 }
 
-/// Between the store and the load of the other side.
+/// Fence between the store and the load of the other side.
 pub(crate) fn heavy() {
     PROCESS.heavy();
 }
@@ -33,7 +33,7 @@ static PROCESS: AsymmetricFence = AsymmetricFence::new(UNDECIDED, system::barrie
 
 struct AsymmetricFence {
     means: AtomicU8,
-    /// Takes all running threads through a barrier; false if the system does not.
+    /// Takes all running threads through a barrier; returns false if the system does not.
     barrier: fn() -> bool,
 }
 
@@ -54,7 +54,7 @@ impl AsymmetricFence {
     fn heavy(&self) {
         if self.means.load(Ordering::Relaxed) == UNDECIDED {
             let means = if system::register() { BY_THE_SYSTEM } else { BY_BOTH };
-            // Who decides first does so for all: halves that differ would not order each other.
+            // The thread that decides first decides for all: halves that differ would not order each other.
             let _ = self.means.compare_exchange(UNDECIDED, means, Ordering::Relaxed, Ordering::Relaxed);
         }
         match self.means.load(Ordering::Relaxed) {
@@ -77,14 +77,14 @@ impl AsymmetricFence {
 const UNDECIDED: u8 = 0;
 const BY_THE_SYSTEM: u8 = 1;
 const BY_BOTH: u8 = 2;
-/// By both, but not all of the other side may know it yet.
+/// Both sides use ordinary fences, but not every hot side may know it yet.
 const GIVEN_UP: u8 = 3;
 
 #[cfg(all(target_os = "linux", not(loom)))]
 mod system {
     use rustix::thread::{MembarrierCommand, NanosleepRelativeResult, Timespec, membarrier, nanosleep};
 
-    /// Thousands of times what the slowest core takes to make a store seen.
+    /// Thousands of times what the slowest core takes to make a store visible.
     const WRITE_BACK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
     pub(super) fn register() -> bool {

@@ -1,42 +1,42 @@
-//! Selectors: to which subpartition a record goes.
+//! Selectors: choose the subpartition of each record.
 
 use crate::error::SelectError;
 use crate::ids::SubpartitionIndex;
 use crate::keygroup::{MAX_PARALLELISM_LIMIT, key_group, subtask_of};
 
-/// What the emitting operator knows about where a record belongs.
+/// Routing information of a record, from the emitting operator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Target {
-    /// Nothing: the selector decides.
+    /// None: the selector decides.
     Any,
     /// The hash of the record's key, see [`hash_key`](crate::keygroup::hash_key).
     KeyHash(u32),
-    /// The subpartition a custom partitioner chose.
+    /// The subpartition that a custom partitioner chose.
     Subpartition(u32),
 }
 
-/// Where a record goes.
+/// Destination of a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Selection {
     /// To one subpartition.
     One(SubpartitionIndex),
-    /// To every one.
+    /// Every subpartition.
     All,
 }
 
-/// The rule of one edge. Belongs to one writer: rebalance and rescale remember whose turn it is.
+/// Routing rule of one edge. Owned by one writer, because rebalance and rescale store the next subpartition.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Selector {
     /// One to one.
     Forward,
     /// All subpartitions in turn.
     Rebalance {
-        /// Whose turn it is, before reduction to the number of subpartitions.
+        /// Next subpartition, before reduction to the number of subpartitions.
         next: u32,
     },
     /// The subpartitions of this writer's own subset in turn.
     Rescale {
-        /// Whose turn it is, before reduction to the number of subpartitions.
+        /// Next subpartition, before reduction to the number of subpartitions.
         next: u32,
     },
     /// Every subpartition gets each record.
@@ -46,40 +46,40 @@ pub enum Selector {
         /// Number of key groups of the job.
         max_parallelism: u32,
     },
-    /// Whatever the user's partitioner chose.
+    /// The subpartition that the user's partitioner chose.
     Custom,
 }
 
 impl Selector {
-    /// In turn, beginning anywhere: pass a random `start` so that many writers do not all begin with subtask 0.
+    /// Creates a round-robin selector. Pass a random `start`, so that many writers do not all begin with subtask 0.
     #[must_use]
     pub const fn rebalance(start: u32) -> Self {
         Self::Rebalance { next: start }
     }
 
-    /// In turn over this writer's own subset.
+    /// Creates a round-robin selector over this writer's own subset.
     #[must_use]
     pub const fn rescale(start: u32) -> Self {
         Self::Rescale { next: start }
     }
 
-    /// By key group.
+    /// Creates a selector by key group.
     #[must_use]
     pub const fn key_group(max_parallelism: u32) -> Self {
         Self::KeyGroup { max_parallelism }
     }
 
-    /// Says where the next record goes. Selectors that decide by themselves ignore the target.
+    /// Returns the destination of the next record. Selectors that decide by themselves ignore the target.
     #[inline]
     pub fn select(&mut self, target: Target, subpartitions: u32) -> Result<Selection, SelectError> {
-        // First, and by itself: it takes no more than a comparison to be found.
+        // Checked first and separately, because one comparison is enough to detect it.
         if let Self::Rebalance { next } | Self::Rescale { next } = self {
             return take_turn(next, subpartitions);
         }
         self.select_by_target(target, subpartitions)
     }
 
-    /// The one subpartition that every record goes to, whatever its target.
+    /// Returns the subpartition that every record goes to, whatever its target, if there is only one.
     pub(crate) fn only(&self, subpartitions: u32) -> Option<SubpartitionIndex> {
         let ignores_target = matches!(self, Self::Forward | Self::Rebalance { .. } | Self::Rescale { .. });
         (ignores_target && subpartitions == 1).then(|| SubpartitionIndex::new(0))
@@ -112,7 +112,8 @@ impl Selector {
 #[inline]
 fn take_turn(next: &mut u32, subpartitions: u32) -> Result<Selection, SelectError> {
     if *next >= subpartitions {
-        // The start may be any number; after it a round ends here, and a division would be dear for short rounds.
+        // The start may be any number. Later a round ends exactly here, and a division would be expensive for short
+        // rounds.
         *next = match subpartitions {
             0 => return Err(SelectError::OutOfRange { chosen: 0, subpartitions }),
             _ if *next == subpartitions => 0,

@@ -1,32 +1,34 @@
-//! How many segments the pools of an exchange need, and how many they may take.
+//! Pool sizing: how many segments the pools of an exchange need, and how many they may take.
 //!
-//! Need goes by tasks and not by channels, so that a job fits whatever its parallelism. It is enough for every task to get
-//! on, as its pools hold it for themselves (I10 of `SegmentPool`). Take a task whose consumers all get on:
+//! The need depends on the number of tasks and not of channels, so that a job fits whatever its parallelism. It is
+//! enough for every task to make progress, because each pool reserves it (I10 of `SegmentPool`). Take a task whose
+//! consumers all make progress:
 //!
-//! - Of its partition's two segments at most one stands open (P5 of [`crate::partition`]). The other is on its way to a
-//!   consumer, which reads it at some time, or idle: the task can write. Records that span buffers, and many records for
-//!   one that was read, are just more segments, one after the other.
-//! - So it comes to an end with what it reads, which sends the segment of its gate, or its producer's, back. The gate's one
-//!   segment does not stand (I12 of the pool), so it serves the channels that have data in turn (*Progress* in
-//!   [`crate::channel`]): every producer of the task finds room for what it has.
+//! - At most one of its partition's two segments is held open (P5 of [`crate::partition`]). The other is idle, or on
+//!   its way to a consumer that reads it eventually: the task can write. Records that span buffers, and many output
+//!   records per input record, only need more segments one after the other.
+//! - So the task finishes the element that it reads, which returns the segment of its gate, or of its producer. The
+//!   gate's one segment does not stand (I12 of the pool), so it serves the channels that have data in turn (*Progress*
+//!   in [`crate::channel`]). Every producer of the task finds room for its data.
 //!
-//! Tasks without consumers get on, a dataflow has no rings, so all do: in a row, side by side, apart and together again,
-//! in any number of processes. What a pool has beyond its need (its part of the spare segments, overdraft) makes it
-//! faster and is never counted on.
+//! Tasks without consumers make progress, and a dataflow has no rings, so all tasks do: in a row, side by side, with
+//! branches that split and join, in any number of processes. Segments beyond a pool's need (its share of the spare
+//! segments, overdraft) make it faster. Progress never depends on them.
 
 use flownet_memory::BufferPoolSettings;
 
-/// What decides the sizes of pools. The defaults are those of the product.
+/// Parameters that determine the pool sizes. The defaults are those of the product.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PoolSizing {
-    /// Buffers that each remote channel keeps if there are enough. Default: 2.
+    /// Buffers that each remote channel retains if there are enough. Default: 2.
     pub exclusive_buffers: u32,
     /// Buffers that the remote channels of one gate share. Default: 8.
     pub floating_buffers: u32,
-    /// Buffers that all remote channels of one gate may hold together. Default: none, the exclusive and the floating ones.
+    /// Buffers that all remote channels of one gate may hold together. Default: none, that is, the exclusive and
+    /// floating ones.
     pub receive_buffers: Option<u32>,
-    /// Buffers that one subpartition may hold before its partition counts as unavailable. Default: 10. With less than 2 a
-    /// buffer that is still written would hold up its own task.
+    /// Buffers that one subpartition may hold before its partition counts as unavailable. Default: 10. With less than
+    /// 2, a buffer that is still being written would block its own task.
     pub max_buffers_per_subpartition: u32,
     /// Buffers that a partition may take beyond its size to finish a record. Default: 5.
     pub max_overdraft_buffers: u32,
@@ -45,11 +47,11 @@ impl Default for PoolSizing {
 }
 
 impl PoolSizing {
-    /// What the pool of a partition of `subpartitions` needs and may take.
+    /// Returns the pool size of a partition with `subpartitions` subpartitions.
     ///
-    /// It needs one buffer to write to and one on its way, however many subpartitions there are; with so few, a buffer
-    /// is sent as soon as the next record goes elsewhere. It wants at least one for each subpartition and one more, so
-    /// that each can be filled at leisure.
+    /// The pool needs one buffer to write to and one on its way, however many subpartitions there are. With so few, a
+    /// buffer is sent as soon as the next record goes to another subpartition. The pool may take at least one per
+    /// subpartition and one more, so that each buffer can be filled without hurry.
     #[must_use]
     pub fn partition(&self, subpartitions: u32) -> BufferPoolSettings {
         let lanes = to_usize(subpartitions);
@@ -63,8 +65,8 @@ impl PoolSizing {
         }
     }
 
-    /// What the pool of a gate with `remote_channels` needs and may take: one buffer serves all channels in turn, more
-    /// than the exclusive and the floating ones are not used. Channels within the process need none.
+    /// Returns the pool size of a gate with `remote_channels` remote channels. One buffer serves all channels in turn.
+    /// The gate uses no more than the exclusive and the floating ones. Channels within the process need none.
     #[must_use]
     pub fn gate(&self, remote_channels: u32) -> BufferPoolSettings {
         let exclusive = to_usize(remote_channels).saturating_mul(to_usize(self.exclusive_buffers));
@@ -84,7 +86,7 @@ impl PoolSizing {
 
 /// One buffer is written while one is on its way.
 const PARTITION_MIN: usize = 2;
-/// One buffer is received or read; then the next channel has it.
+/// One buffer is received or read; then the next channel gets it.
 const GATE_MIN: usize = 1;
 
 fn to_usize(count: u32) -> usize {
