@@ -1,5 +1,4 @@
-//! A read-only, ref-counted slice of a segment, and the lease that all users of
-//! one segment share.
+//! Read-only, reference-counted slices of a segment, and the lease that all users of one segment share.
 
 #![allow(unsafe_code, reason = "reads shared segment bytes")]
 
@@ -12,9 +11,8 @@ use crate::region::RawBytes;
 use crate::sync::{AtomicUsize, LeaseArc, Ordering};
 use crate::{MemorySegment, Recycler, SegmentPart};
 
-/// Bytes that were written once and are only read since. Cloning and slicing
-/// share them; when the last one is dropped the segment goes home or to its
-/// [`Recycler`].
+/// Bytes that were written once and are only read since. Clones and slices share them. When the last one is dropped,
+/// the segment returns to its pool or goes to its [`Recycler`].
 #[derive(Clone)]
 pub struct Buffer {
     start: usize,
@@ -24,24 +22,24 @@ pub struct Buffer {
 
 /// One use of a segment or of a part of it, from its first writer to its last reader.
 pub(crate) struct Lease {
-    /// How many bytes are readable, with [`FINISHED`] once no more will be. One
-    /// word, so that a reader cannot see the end without the bytes before it.
+    /// Number of readable bytes, with the flag [`FINISHED`] once no more follow. One word, so that a reader cannot see
+    /// the end without the bytes before it.
     committed: AtomicUsize,
     bytes: RawBytes,
     len: usize,
-    /// How far its builder fills it, up to the end of a record.
+    /// Fill limit of the builder; the record that reaches it is the last one.
     fill_limit: usize,
     /// `None` only within `drop`.
     owner: Option<PartOwner>,
     recycler: Option<Arc<dyn Recycler>>,
 }
 
-/// How much of a lease can be read, as seen at one moment.
+/// Number of readable bytes of a lease at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct CommittedLength(usize);
 
 impl Buffer {
-    /// The first `len` bytes of `segment`, which goes home with the last buffer.
+    /// Creates a buffer of the first `len` bytes of `segment`. The segment returns to its pool with the last buffer.
     ///
     /// # Panics
     /// If `len` exceeds the segment.
@@ -49,7 +47,7 @@ impl Buffer {
         Self::whole(Lease::finished(segment, len, None), len)
     }
 
-    /// The first `len` bytes of `segment`, which goes to `recycler` with the last buffer.
+    /// Creates a buffer of the first `len` bytes of `segment`. The segment goes to `recycler` with the last buffer.
     ///
     /// # Panics
     /// If `len` exceeds the segment.
@@ -57,7 +55,7 @@ impl Buffer {
         Self::whole(Lease::finished(segment, len, Some(recycler)), len)
     }
 
-    /// A part of this buffer that shares its bytes.
+    /// Returns a part of this buffer that shares its bytes.
     ///
     /// # Panics
     /// If `range` is not within `0..len`, as slicing does.
@@ -66,7 +64,7 @@ impl Buffer {
         Self { start: self.start + range.start, len: range.len(), lease: LeaseArc::clone(&self.lease) }
     }
 
-    /// What can be read of `lease` now, and the part of it from `start` on, if any.
+    /// Returns the readable length of `lease` now, and the bytes from `start` on, if there are any.
     pub(crate) fn committed_from(lease: &LeaseArc<Lease>, start: usize) -> (CommittedLength, Option<Self>) {
         let committed = lease.committed();
         let len = committed.len().saturating_sub(start);
@@ -104,7 +102,7 @@ impl fmt::Debug for Buffer {
 }
 
 impl Lease {
-    /// A lease that its builder is about to fill.
+    /// Creates a lease that its builder is about to fill.
     pub(crate) fn unwritten(part: SegmentPart) -> Self {
         Self::new(part, 0, None)
     }
@@ -131,13 +129,13 @@ impl Lease {
         self.committed.store(len | flag, Ordering::Release);
     }
 
-    /// What its builder has committed, asked by the builder itself: nobody else changes it.
+    /// Returns the committed length, for the builder itself: no other thread changes it.
     #[inline]
     pub(crate) fn committed_by_us(&self) -> CommittedLength {
         CommittedLength(self.committed.load(Ordering::Relaxed))
     }
 
-    /// What can be read now (S4).
+    /// Returns the readable length now (S4).
     #[inline]
     pub(crate) fn committed(&self) -> CommittedLength {
         CommittedLength(self.committed.load(Ordering::Acquire))
@@ -148,12 +146,12 @@ impl Lease {
         self.bytes
     }
 
-    /// Bytes there are to write to.
+    /// Returns the number of bytes that can be written.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many of them are to be written, up to the end of a record.
+    /// Returns the fill limit; the record that reaches it is the last one.
     pub(crate) fn fill_limit(&self) -> usize {
         self.fill_limit
     }
@@ -171,7 +169,7 @@ impl Drop for Lease {
 }
 
 impl CommittedLength {
-    /// How much, or far more than a lease can have if it is finished.
+    /// Returns the length; for a finished lease, a value far beyond any lease.
     #[inline]
     pub(crate) fn position(self) -> usize {
         self.0

@@ -1,4 +1,4 @@
-//! The writer's side of a segment.
+//! Writer side of a segment.
 
 #![allow(unsafe_code, reason = "writes segment bytes beside their readers")]
 
@@ -9,31 +9,31 @@ use crate::region::RawBytes;
 use crate::sync::LeaseArc;
 use crate::{BufferConsumer, SegmentPart};
 
-/// The one writer of a segment, or of its part of one. What it appends becomes readable by [`commit`](Self::commit).
+/// The only writer of a segment, or of one part of it. Appended bytes become readable by [`commit`](Self::commit).
 ///
-/// Dropping it finishes it: everything appended is committed.
+/// Dropping it finishes it: all appended bytes are committed.
 pub struct BufferBuilder {
     lease: LeaseArc<Lease>,
-    /// Where a record may end that is written and committed in one step: nowhere, if there are uncommitted bytes or the
+    /// Limit for the end of a record that is written and committed in one step. 0 if there are uncommitted bytes or the
     /// builder is finished.
     record_limit: usize,
-    /// Bytes written behind those that are committed. How many those are the lease knows: a record touches it and its
-    /// own bytes, and only reads what is here.
+    /// Bytes written after the committed ones. The lease stores the number of committed bytes. Writing a record thus
+    /// changes only the lease and the record's bytes, and only reads this struct.
     uncommitted: usize,
 }
 
 impl BufferBuilder {
-    /// A builder for a segment or a part of one, and the consumer that reads what it commits.
+    /// Creates a builder for a segment or a part of one, and the consumer of its committed bytes.
     pub fn new(part: impl Into<SegmentPart>) -> (Self, BufferConsumer) {
         let lease = LeaseArc::new(Lease::unwritten(part.into()));
         let consumer = BufferConsumer::new(LeaseArc::clone(&lease));
         (Self { record_limit: lease.fill_limit(), lease, uncommitted: 0 }, consumer)
     }
 
-    /// Writes the prefix of `src` that fits and returns its length. Not yet readable.
+    /// Writes the prefix of `src` that fits and returns its length. The bytes are not readable yet.
     #[inline]
     pub fn append(&mut self, src: &[u8]) -> usize {
-        // Copying `src` whole keeps its length a constant wherever it is one.
+        // Copying the whole `src` preserves a constant length for the compiler.
         if src.len() <= self.writable_bytes() {
             self.put(src);
             src.len()
@@ -42,17 +42,17 @@ impl BufferBuilder {
         }
     }
 
-    /// For small records: each is written and committed in one step, while there is room to spare.
+    /// Returns an appender for small records: each is written and committed in one step, while there is room to spare.
     ///
-    /// There is none where appended bytes are not committed.
+    /// There is no room while appended bytes are uncommitted.
     #[inline]
     pub fn records(&mut self) -> RecordAppender<'_> {
-        // Behind every limit if the builder is finished, and nothing is written there.
+        // For a finished builder, this position is beyond every limit, so nothing is written there.
         let at = self.lease.committed_by_us().position();
         RecordAppender { bytes: self.lease.raw(), at, limit: self.record_limit, lease: &self.lease }
     }
 
-    /// Makes everything appended readable. One Release store.
+    /// Makes all appended bytes readable. One Release store.
     #[inline]
     pub fn commit(&mut self) {
         if !self.is_finished() {
@@ -63,8 +63,7 @@ impl BufferBuilder {
         }
     }
 
-    /// Commits, marks the end, and returns how many bytes were written in all.
-    /// Nothing fits any more. Idempotent.
+    /// Commits, marks the end, and returns the total number of bytes written. No further bytes fit. Idempotent.
     pub fn finish(&mut self) -> usize {
         let written = self.written_bytes();
         // SAFETY: as in `commit`; nothing is written once finished (S3).
@@ -74,32 +73,32 @@ impl BufferBuilder {
         written
     }
 
-    /// Bytes that still fit.
+    /// Returns the number of bytes that still fit.
     #[inline]
     pub fn writable_bytes(&self) -> usize {
         if self.is_finished() { 0 } else { self.lease.len() - self.written_bytes() }
     }
 
-    /// Bytes appended, committed or not.
+    /// Returns the number of appended bytes, committed or not.
     #[inline]
     pub fn written_bytes(&self) -> usize {
         self.lease.committed_by_us().len() + self.uncommitted
     }
 
-    /// Whether nothing more fits.
+    /// Returns whether no more bytes fit.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.writable_bytes() == 0
     }
 
-    /// Whether no further record is to be begun: nothing more fits, or the part's
-    /// [fill limit](SegmentPart::with_fill_limit) is reached.
+    /// Returns whether no further record may begin: no more bytes fit, or the part's [fill
+    /// limit](SegmentPart::with_fill_limit) is reached.
     #[inline]
     pub fn is_filled(&self) -> bool {
         self.is_finished() || self.written_bytes() >= self.lease.fill_limit()
     }
 
-    /// Whether [`finish`](Self::finish) was called.
+    /// Returns whether [`finish`](Self::finish) was called.
     #[inline]
     pub fn is_finished(&self) -> bool {
         self.lease.committed_by_us().is_finished()
@@ -127,20 +126,20 @@ impl BufferBuilder {
 }
 
 /// Appends to a [`BufferBuilder`] and commits with each append. Made once for many records, as a local variable of the
-/// loop that writes them, it spares each to look up where to.
+/// loop that writes them. It saves the lookup of the write position for each record.
 pub struct RecordAppender<'a> {
     bytes: RawBytes,
-    /// Everything before it is committed, and nothing behind it is written.
+    /// All bytes before this position are committed, and none after it is written.
     at: usize,
     limit: usize,
     lease: &'a Lease,
 }
 
 impl RecordAppender<'_> {
-    /// Writes `first` and `second` behind it and commits them, if both fit below the fill limit with room to spare.
-    /// `false`: nothing was written.
+    /// Writes `first`, then `second`, and commits them, if both fit below the fill limit with room to spare. Returns
+    /// `false` if nothing was written.
     ///
-    /// One step and not two appends: each would have to wait for the position the other has just stored.
+    /// One step and not two appends: each would have to wait for the position that the other has just stored.
     #[inline(always)] // a call for each record would cost as much as the record
     pub fn try_append_both(&mut self, first: &[u8], second: &[u8]) -> bool {
         let end = self.at.checked_add(first.len() + second.len());
@@ -153,7 +152,7 @@ impl RecordAppender<'_> {
             self.bytes.write(self.at, first);
             self.bytes.write(self.at + first.len(), second);
         }
-        // A writer of many buffers comes back to this one when others have long taken the place of its next line.
+        // A writer of many buffers returns to this one long after its next cache line was evicted.
         self.bytes.prefetch(end + LINE_BYTES);
         // SAFETY: we act for the lease's builder, which is not finished, and have written up to `end` (S3).
         unsafe { self.lease.publish(end, false) };
@@ -178,5 +177,5 @@ impl fmt::Debug for BufferBuilder {
     }
 }
 
-/// Of a cache line.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;

@@ -1,4 +1,4 @@
-//! The reader's side of a segment that is still being written.
+//! Reader side of a segment that is still being written.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::Buffer;
 use crate::buffer::{CommittedLength, Lease};
 use crate::sync::LeaseArc;
 
-/// Reads what a [`BufferBuilder`](crate::BufferBuilder) commits, each byte once.
+/// Reads the bytes that a [`BufferBuilder`](crate::BufferBuilder) commits, each once.
 pub struct BufferConsumer {
     lease: LeaseArc<Lease>,
     read: usize,
@@ -20,7 +20,7 @@ impl BufferConsumer {
         Self { lease, read: 0, seen }
     }
 
-    /// What was committed since the last poll, or `None` if nothing was.
+    /// Returns the bytes committed since the last poll, or `None` if there are none.
     pub fn poll(&mut self) -> Option<Buffer> {
         let (seen, buffer) = Buffer::committed_from(&self.lease, self.read);
         self.seen = seen;
@@ -28,32 +28,32 @@ impl BufferConsumer {
         buffer
     }
 
-    /// Whether the builder is finished and everything was polled, as of now.
+    /// Returns whether the builder is finished and all bytes were polled, as of now.
     pub fn is_drained(&mut self) -> bool {
         self.seen = self.lease.committed();
         self.seen.is_finished() && self.seen.len() == self.read
     }
 
-    /// Whether the builder was finished when last polled (or [`is_drained`](Self::is_drained)
-    /// last asked). If so, that poll returned the last of the bytes.
+    /// Returns whether the builder was finished at the last poll or the last call of [`is_drained`](Self::is_drained).
+    /// If so, that poll returned the last of the bytes.
     #[inline]
     pub fn is_finished(&self) -> bool {
         self.seen.is_finished()
     }
 
-    /// Whether a poll would return bytes, as of now.
+    /// Returns whether a poll would return bytes, as of now.
     #[inline]
     pub fn has_data(&self) -> bool {
         self.lease.committed().len() > self.read
     }
 
-    /// Bytes that a poll would return, as of now.
+    /// Returns the number of bytes that a poll would return, as of now.
     #[inline]
     pub fn unread_bytes(&self) -> usize {
         self.lease.committed().len().saturating_sub(self.read)
     }
 
-    /// Another reader of the same bytes, from this one's position on.
+    /// Creates another reader of the same bytes, from the position of this one onwards.
     pub fn copy(&self) -> Self {
         Self { lease: LeaseArc::clone(&self.lease), read: self.read, seen: self.seen }
     }

@@ -1,27 +1,27 @@
-//! What can go wrong with memory: too little of it, impossible sizes, or a pool that is gone.
+//! Memory errors: too few segments, invalid sizes, or a closed pool.
 
-/// Why a pool could not be made or a segment not be had.
+/// Reason why a pool could not be created or a segment not be taken.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The minimum asked for is not to be had now. Nothing was changed.
+    /// The requested minimum is not available now. Nothing was changed.
     #[error(
         "insufficient segments: {required} required, but only {available} of {total} are neither promised to others nor in use"
     )]
     Insufficient {
-        /// Segments the new pool must have.
+        /// Segments that the new pool requires.
         required: usize,
-        /// Segments that neither are other pools' own nor in use.
+        /// Segments that are neither guaranteed to other pools nor in use.
         available: usize,
-        /// Segments there are.
+        /// Segments in total.
         total: usize,
     },
-    /// A size outside of what is possible.
+    /// A size outside of the allowed range.
     #[error("{what} is {value}, allowed are {min} to {max}")]
     InvalidSize {
-        /// The setting at fault.
+        /// Name of the invalid setting.
         what: &'static str,
-        /// What was asked for.
+        /// Requested value.
         value: usize,
         /// The smallest allowed value.
         min: usize,

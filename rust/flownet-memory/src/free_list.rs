@@ -1,9 +1,9 @@
-//! The segments no buffer pool holds, and the pools that wait for one.
+//! Free segments that no buffer pool holds, and the queue of pools that wait for one.
 //!
 //! # Invariants
-//! - I1: while a pool waits, no segment is free. A segment that comes back is
-//!   handed to the pool that has waited longest, so that all of them get on.
-//! - I2: a pool waits at most once (its own state remembers that it does).
+//! - I1: while a pool waits, no segment is free. A returned segment goes to the pool that has waited longest, so that
+//!   all pools make progress.
+//! - I2: a pool waits at most once (its own state records that it does).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,17 +30,17 @@ impl FreeList {
         lock(&self.state).free.len()
     }
 
-    /// The pools that wait, first come first: where they are in memory, which is who they are.
+    /// Returns the waiting pools, first come first. Their addresses identify them.
     pub(crate) fn waiting(&self) -> Vec<*const PoolCore> {
         lock(&self.state).waiting.iter().map(Arc::as_ptr).collect()
     }
 
-    /// A free segment, if there is one.
+    /// Takes a free segment, if there is one.
     pub(crate) fn take(&self) -> Option<Slot> {
         lock(&self.state).free.pop()
     }
 
-    /// A free segment, or a place in the queue for `pool`, which does not wait yet.
+    /// Takes a free segment, or queues `pool`, which must not be waiting yet.
     pub(crate) fn take_or_wait(&self, pool: &Arc<PoolCore>) -> Option<Slot> {
         let mut state = lock(&self.state);
         let slot = state.free.pop();
@@ -51,15 +51,15 @@ impl FreeList {
         slot
     }
 
-    /// Takes `pool` out of the queue.
+    /// Removes `pool` from the queue.
     pub(crate) fn stop_waiting(&self, pool: &Arc<PoolCore>) {
         lock(&self.state).waiting.retain(|waiting| !Arc::ptr_eq(waiting, pool));
     }
 
     /// Takes a segment back and gives it to the next waiting pool that wants it.
     ///
-    /// Call with no lock held. What accepting or refusing made due is done last:
-    /// a task woken for overdraft must find the segment where it will look for it.
+    /// Call it without any lock. Effects of an acceptance or refusal run last: a task woken for overdraft must find the
+    /// segment in the free list.
     pub(crate) fn give_back(&self, mut slot: Slot) {
         let mut due: Vec<(Arc<PoolCore>, Effects)> = Vec::new();
         while let Some((pool, handed)) = self.put(slot) {
@@ -73,7 +73,7 @@ impl FreeList {
         due.into_iter().for_each(|(pool, effects)| pool.run(effects));
     }
 
-    /// Stores the segment, or returns it with the pool to hand it to.
+    /// Stores the segment, or returns it with the pool that gets it.
     fn put(&self, slot: Slot) -> Option<(Arc<PoolCore>, Slot)> {
         let mut state = lock(&self.state);
         if let Some(pool) = state.waiting.pop_front() {

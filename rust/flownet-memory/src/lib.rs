@@ -1,10 +1,9 @@
-//! Memory segments, buffer pools and ref-counted buffers of flownet.
+//! Memory segments, buffer pools and reference-counted buffers of flownet.
 //!
-//! Every byte of the data plane lives here. One [`SegmentPool`] a process owns
-//! all segments and never grows; a [`BufferPool`] takes a guaranteed minimum of
-//! them and a fair part of what is spare. A [`MemorySegment`] is written by one
-//! [`BufferBuilder`], read through a [`BufferConsumer`] and shared as [`Buffer`]s;
-//! when the last of these is gone it goes home by itself.
+//! This crate holds every byte of the data plane. One [`SegmentPool`] per process owns all segments and never grows. A
+//! [`BufferPool`] takes a guaranteed minimum of them and a fair share of the spare ones. One [`BufferBuilder`] writes a
+//! [`MemorySegment`], a [`BufferConsumer`] reads it, and [`Buffer`]s share it. When the last of them is dropped, the
+//! segment returns to its pool by itself.
 //!
 //! ```text
 //!            take                 new                  poll
@@ -15,34 +14,28 @@
 //! SegmentPool <--- over size, destroyed --- BufferPool <--- MemorySegment
 //! ```
 //!
-//! Pools are thread-safe and never block: what is not there now is announced to
-//! a [`Waker`](std::task::Waker) or a [`SegmentListener`].
+//! Pools are thread-safe and never block. If a segment is not available now, the pool notifies a
+//! [`Waker`](std::task::Waker) or a [`SegmentListener`] later.
 //!
 //! # Lock order
-//! registry of a [`SegmentPool`] → state of one [`BufferPool`] → free list of
-//! the [`SegmentPool`]. No two pools' states are held together. Wakers, listeners
-//! and recyclers are called with none of them held.
+//! Registry of a [`SegmentPool`] → state of one [`BufferPool`] → free list of the [`SegmentPool`]. No thread locks the
+//! states of two pools at a time. Wakers, listeners and recyclers are called without any of these locks.
 //!
 //! # Safety rules
-//! The project's unsafe code is in `region.rs`, `buffer.rs` and `builder.rs`; it
-//! rests on these rules and each block names the ones it needs.
-//! - S1: a `Slot` is the only owner of its bytes. A region makes each slot once,
-//!   slots cannot be cloned and do not overlap. Exclusive access to a segment is
-//!   exclusive access to its slot.
-//!   A segment that is split hands its bytes on to parts that are made once and do
-//!   not overlap either; a part or its lease keeps the segment, and so the slot.
-//! - S2: a slot keeps its region allocated. A lease holds its segment, and with
-//!   it the slot, until the last builder, consumer and buffer of it is dropped.
-//! - S3: within a lease the bytes from `committed` on belong to its one builder,
-//!   and those before it are never written again. Only the builder stores
-//!   `committed`, with Release, and never lowers it; bytes written behind it are
-//!   the builder's to count, and never lie beyond the segment's length.
-//! - S4: readers touch only ranges that end at or before a `committed` they
-//!   loaded with Acquire.
-//! - S5: a segment leaves its lease only when the lease is dropped. The lease's
-//!   reference count orders every access before that drop, and the pools' locks
-//!   order it before the next owner's first access.
-//! - S6: every byte is initialised: zeroed at allocation, only `u8`s are stored.
+//! The project's unsafe code is in `region.rs`, `buffer.rs` and `builder.rs`. It relies on these rules, and each block
+//! names the ones it needs.
+//! - S1: a `Slot` is the only owner of its bytes. A region makes each slot once; slots cannot be cloned and do not
+//!   overlap. Exclusive access to a segment is exclusive access to its slot. A segment that is split passes its bytes
+//!   to parts that are made once and do not overlap either. A part or its lease holds the segment, and so the slot.
+//! - S2: a slot keeps its region allocated. A lease holds its segment, and with it the slot, until its last builder,
+//!   consumer and buffer is dropped.
+//! - S3: within a lease the bytes from `committed` on belong to its one builder, and the bytes before it are never
+//!   written again. Only the builder stores `committed`, with Release, and never lowers it. The builder counts the
+//!   bytes written after `committed`; they are never beyond the segment's length.
+//! - S4: readers touch only ranges that end at or before a `committed` they loaded with Acquire.
+//! - S5: a segment leaves its lease only when the lease is dropped. The lease's reference count orders every access
+//!   before that drop, and the pools' locks order it before the next owner's first access.
+//! - S6: every byte is initialised: zeroed at allocation, and only `u8`s are stored.
 
 #![deny(unsafe_code)]
 
@@ -64,7 +57,7 @@ mod segment_pool;
 mod share;
 mod sync;
 
-// For loom, its models alone: compiling all other tests too would take longer than to run these.
+// Under loom, compile only the models: compiling all other tests too would take longer than running the models.
 #[cfg(all(test, loom))]
 #[path = "tests/loom.rs"]
 mod loom_tests;
@@ -84,8 +77,8 @@ pub use segment_pool::SegmentPool;
 #[cfg(feature = "planted-bugs")]
 pub use planting::{Bug, is_planted, plant};
 
-/// 1024 bytes, the unit segment sizes are usually given in.
+/// 1024 bytes, the usual unit of segment sizes.
 pub const KIB: usize = 1024;
 
-/// Bytes of a segment where nobody asks for others.
+/// Default size of a segment in bytes.
 pub const DEFAULT_SEGMENT_BYTES: usize = 32 * KIB;

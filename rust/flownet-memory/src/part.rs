@@ -1,4 +1,4 @@
-//! What a builder fills: a whole segment, or one of several equal parts of it.
+//! Memory that a builder fills: a whole segment, or one of several equal parts of it.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use crate::MemorySegment;
 use crate::region::RawBytes;
 use crate::sync::LeaseArc;
 
-/// The only owner of a whole segment or of one part of it. Parts of a segment are used and given back each for itself;
-/// the segment goes home with the last of them.
+/// The only owner of a whole segment, or of one part of it. Parts of a segment are used and returned separately. The
+/// segment returns to its pool with the last of them.
 pub struct SegmentPart {
     pub(crate) bytes: RawBytes,
     pub(crate) len: usize,
-    /// No more than `len`, and no less than a byte.
+    /// At most `len`, and at least one byte.
     pub(crate) fill_limit: usize,
     pub(crate) owner: PartOwner,
 }
 
-/// What keeps the bytes of a part.
+/// Owner of a part's bytes.
 pub(crate) enum PartOwner {
     Whole(MemorySegment),
     Shared(#[expect(dead_code, reason = "dropped with the part")] LeaseArc<MemorySegment>),
@@ -30,7 +30,7 @@ impl From<MemorySegment> for SegmentPart {
 }
 
 impl MemorySegment {
-    /// Cuts the segment into `parts` of equal length; what is left over is not used.
+    /// Cuts the segment into `parts` of equal length; a remainder is not used.
     ///
     /// # Panics
     /// If there are more parts than bytes.
@@ -48,8 +48,8 @@ impl MemorySegment {
 }
 
 impl SegmentPart {
-    /// The same, to be filled so far only: the record that reaches `bytes` is the last one, see
-    /// [`BufferBuilder::is_filled`](crate::BufferBuilder::is_filled). It may take all of the part.
+    /// Limits how far the part is filled: the record that reaches `bytes` is the last one, see
+    /// [`BufferBuilder::is_filled`](crate::BufferBuilder::is_filled). That record may fill the whole part.
     #[must_use]
     pub fn with_fill_limit(self, bytes: usize) -> Self {
         Self { fill_limit: bytes.clamp(1, self.len), ..self }

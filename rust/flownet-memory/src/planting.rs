@@ -1,10 +1,10 @@
-//! Bugs on demand, to show that flownet-sim finds them: its simulation and its model checker must fail on each.
+//! Deliberate bugs, to show that flownet-sim finds them: its simulation and its model checker must fail on each.
 //!
-//! Only the feature `planted-bugs` brings them in. No crate of the product enables it, `tests/python/meta` checks that;
-//! without it every `planted!` is the constant `false`. With it they still sleep until one is planted, and then only on
-//! that thread.
+//! Only the feature `planted-bugs` compiles them in. No crate of the product enables it, as `tests/python/meta` checks.
+//! Without it, every `planted!` is the constant `false`. With it, a bug is inactive until it is planted, and then
+//! active only on that thread.
 
-/// True when this bug is planted on this thread.
+/// Returns true if this bug is planted on this thread.
 #[cfg(not(feature = "planted-bugs"))]
 #[doc(hidden)]
 #[macro_export]
@@ -14,7 +14,7 @@ macro_rules! planted {
     };
 }
 
-/// True when this bug is planted on this thread.
+/// Returns true if this bug is planted on this thread.
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 #[macro_export]
@@ -24,29 +24,28 @@ macro_rules! planted {
     };
 }
 
-/// What can be planted: the known traps of a credit protocol, and of the pools below it.
+/// Bugs that can be planted: the known traps of a credit protocol and of its pools.
 #[cfg(feature = "planted-bugs")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bug {
-    /// A producer without credit does not announce its backlog: without exclusive buffers nobody ever sends.
+    /// A producer without credit does not announce its backlog. Without exclusive buffers, no producer ever sends.
     SilentBacklog,
-    /// A segment that a channel waited for stays with it although it was released meanwhile.
+    /// A channel retains a segment that it waited for, although it was released meanwhile.
     LentAfterRelease,
-    /// Credit from before a blocking event counts on after the resume, beside what is promised anew.
+    /// Credit from before a blocking event stays valid after the resume, in addition to the new credit.
     CreditOutlivesBlock,
-    /// A reader's entry among the ready ones is cleared after it was looked at and not before: what came in between is
-    /// forgotten.
+    /// A reader's entry in the ready queue is cleared after its turn and not before: changes in between are lost.
     ClearedAfterLooking,
-    /// One data buffer more than there is credit.
+    /// The producer sends one data buffer more than it has credit for.
     Overdraft,
-    /// A pool is promised its minimum and has one segment of it in hand: others take the rest as overdraft, and wait for
-    /// who waits for it.
+    /// A pool gets a promise of its minimum but holds only one segment of it. Others take the rest as overdraft and
+    /// then wait for tasks that wait for them.
     LazyPromise,
 }
 
 #[cfg(feature = "planted-bugs")]
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Self; 6] = [
         Self::SilentBacklog,
         Self::LentAfterRelease,
@@ -62,13 +61,13 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plants a bug on this thread, or none.
+/// Plants a bug on this thread, or removes it with `None`.
 #[cfg(feature = "planted-bugs")]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
-/// For the macro.
+/// Implementation of the macro.
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub fn is_planted(bug: Bug) -> bool {

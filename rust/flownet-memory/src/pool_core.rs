@@ -1,11 +1,8 @@
-//! The shared heart of a buffer pool: its locked state, and the calls that a
-//! change makes due.
+//! Shared core of a buffer pool: its locked state, and the effects of a change.
 //!
-//! Every operation has the same shape: change the state under the lock, settle
-//! what follows from it (fetch ahead, publish availability, collect wakers), let
-//! the lock go, then run the collected [`Effects`]. So nothing foreign is ever
-//! called under a lock, and a waiter that registers under the lock cannot miss
-//! the change it waits for.
+//! Every operation has the same steps. It changes the state under the lock and settles the consequences: fetch ahead,
+//! publish availability, collect wakers. Then it unlocks and runs the collected [`Effects`]. No foreign code is thus
+//! called under a lock. A waiter that registers under the lock cannot miss the change it waits for.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -22,13 +19,14 @@ pub(crate) struct PoolCore {
     pub(crate) global: Arc<SegmentPool>,
     /// `PoolState::is_available` as of the last change.
     available: AtomicBool,
-    /// `PoolState::claims_standing` and `lend_limit`, likewise. Hints: a holder that acts on an old one does no harm.
+    /// `PoolState::claims_standing` and `lend_limit` as of the last change. Hints: acting on an outdated one is
+    /// harmless.
     claims_standing: AtomicBool,
     lend_limit: AtomicUsize,
     state: Mutex<PoolState>,
 }
 
-/// What a change of a pool's state makes due once its lock is let go.
+/// Effects of a state change, to run after the unlock.
 #[derive(Default)]
 #[must_use = "segments and wake-ups in here would be lost"]
 pub(crate) struct Effects {
@@ -41,12 +39,12 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// Segments on their way home that are wanted elsewhere, at most so many.
+    /// Takes up to `most` of the segments that would return to the segment pool.
     pub(crate) fn intercept(&mut self, most: usize) -> Vec<Slot> {
         self.home.split_off(self.home.len().saturating_sub(most))
     }
 
-    /// Sends segments home.
+    /// Returns segments to the segment pool.
     pub(crate) fn send_home(slots: Vec<Slot>) -> Self {
         Self { home: slots, ..Self::default() }
     }
@@ -96,7 +94,7 @@ impl PoolCore {
     }
 
     pub(crate) fn offer_to(self: &Arc<Self>, listener: Arc<dyn SegmentListener>) -> bool {
-        // If nothing is idle, the pool already waits for whatever it may still get (I6).
+        // Without an idle segment, the pool already waits for all segments that it may still get (I6).
         let refused = self.update(|state, _| {
             if state.destroyed || !state.idle.is_empty() {
                 return Some(listener);
@@ -107,19 +105,19 @@ impl PoolCore {
         refused.is_none()
     }
 
-    /// Books a standing segment, if the pool can do without it.
+    /// Books a standing segment, if the pool can spare it.
     pub(crate) fn try_stand(self: &Arc<Self>) -> bool {
         let stands = self.update(|state, _| {
             let can_stand = state.can_stand();
             let is_guaranteed = state.guarantee_for(state.standing + 1) <= state.guarantee;
             state.standing += usize::from(can_stand && is_guaranteed);
-            // Neither yes nor no where the guarantee has to be raised first.
+            // `None` if the guarantee must be raised first.
             (!can_stand || is_guaranteed).then_some(can_stand)
         });
         stands.unwrap_or_else(|| self.global.stand_with_higher_guarantee(self))
     }
 
-    /// As `try_stand`, raising the guarantee if the segments for it are to be had now. Call with the registry locked.
+    /// Like `try_stand`, but raises the guarantee if its segments are available now. Call with the registry locked.
     pub(crate) fn stand_with_higher_guarantee(self: &Arc<Self>) -> (bool, Effects) {
         self.change(|state, effects| {
             let guarantee = state.guarantee_for(state.standing + 1);
@@ -132,7 +130,7 @@ impl PoolCore {
         })
     }
 
-    /// Standing segments were given back, or hold data now.
+    /// Ends the booking of standing segments that were returned, or hold data now.
     pub(crate) fn end_standing(self: &Arc<Self>, count: usize) {
         self.update(|state, _| {
             debug_assert!(count <= state.standing, "what was booked once ends once");
@@ -140,14 +138,14 @@ impl PoolCore {
         });
     }
 
-    /// Lowers the guarantee to what is needed now, and gives it. Call with the registry locked.
+    /// Lowers the guarantee to the current need and returns it. Call with the registry locked.
     pub(crate) fn settle_guarantee(&self) -> usize {
         let mut state = lock(&self.state);
         state.guarantee = state.guarantee.min(state.guarantee_for(state.standing));
         state.guarantee
     }
 
-    /// Begins with the minimum in hand. Call with the registry locked.
+    /// Starts the pool with its minimum. Call with the registry locked.
     pub(crate) fn begin(self: &Arc<Self>, minimum: Vec<Slot>, size: usize) -> Effects {
         let ((), effects) = self.change(|state, _| {
             state.guarantee = self.settings.min;
@@ -163,7 +161,7 @@ impl PoolCore {
         self.update(|state, effects| self.take_back(state, slot, lane, effects));
     }
 
-    /// Takes a segment from the segment pool, in whose queue this pool stood, or refuses it.
+    /// Accepts or refuses a segment of the segment pool, in whose queue this pool waited.
     pub(crate) fn deliver(self: &Arc<Self>, slot: Slot) -> (Option<Slot>, Effects) {
         self.change(|state, effects| {
             state.awaits_global = false;
@@ -172,7 +170,7 @@ impl PoolCore {
                 self.place(state, slot, effects);
                 return None;
             }
-            // Settling wakes who waits for overdraft: that is taken only when asked for.
+            // Settling wakes tasks that wait for overdraft: the pool takes it only on request.
             Some(slot)
         })
     }
@@ -193,7 +191,7 @@ impl PoolCore {
         effects
     }
 
-    /// Ends the pool: idle segments leave, those in use do when they come back.
+    /// Retires the pool: idle segments leave now, segments in use when they come back.
     pub(crate) fn retire(self: &Arc<Self>) -> Effects {
         let ((), effects) = self.change(|state, effects| {
             state.destroyed = true;
@@ -209,14 +207,14 @@ impl PoolCore {
         effects
     }
 
-    /// Does what a change made due. Call with no lock held.
+    /// Runs the effects of a change. Call it without any lock.
     pub(crate) fn run(self: &Arc<Self>, effects: Effects) {
         let mut offers = self.run_all_but_offers(effects);
         while let Some((listener, segment)) = offers.pop_front() {
             let Some((slot, lane)) = listener.on_segment(segment).and_then(|refused| refused.into_slot_of(self)) else {
                 continue;
             };
-            // A loop rather than a drop, which would come back here one call deeper.
+            // A loop instead of a drop, which would recurse into this function.
             let ((), effects) = self.change(|state, effects| self.take_back(state, slot, lane, effects));
             offers.append(&mut self.run_all_but_offers(effects));
         }
@@ -237,7 +235,7 @@ impl PoolCore {
         self.lend_limit.load(Ordering::Relaxed)
     }
 
-    /// Who waits here for a segment, first come first: where they are in memory, which is who they are.
+    /// Returns the listeners that wait here, first come first. Their addresses identify them.
     pub(crate) fn waiting(&self) -> Vec<*const ()> {
         self.inspect(|state| state.listeners.iter().map(|waiting| Arc::as_ptr(waiting).cast()).collect())
     }
@@ -257,7 +255,8 @@ impl PoolCore {
         let mut effects = Effects::default();
         let result;
         let mut state = lock(&self.state);
-        // A segment in it that an assertion throws away goes home, which needs the lock: it is dropped behind the guard.
+        // `result` is declared before the guard, so that it is dropped later. If an assertion fails, a segment in it
+        // returns to its pool, which needs the lock.
         result = f(&mut state, &mut effects);
         self.settle(&mut state, &mut effects);
         (result, effects)
@@ -299,7 +298,7 @@ impl PoolCore {
         Some(self.hand_out(state, slot, lane))
     }
 
-    /// As `take`, but if only the segment pool is short, waits for it there.
+    /// Like `take`, but waits in the segment pool's queue if only that pool has no segment.
     fn take_or_wait(self: &Arc<Self>, state: &mut PoolState, lane: usize) -> Option<MemorySegment> {
         if !state.may_use_more() || !state.may_hold_more() || state.awaits_global {
             return None;
@@ -312,7 +311,7 @@ impl PoolCore {
         Some(self.hand_out(state, slot, lane))
     }
 
-    /// Takes free segments until the pool holds so many. False: there are too few.
+    /// Takes free segments until the pool holds `count`. Returns false if there are too few.
     fn hold(self: &Arc<Self>, state: &mut PoolState, count: usize, effects: &mut Effects) -> bool {
         while state.held < count {
             let Some(slot) = self.global.free.take() else { return false };
@@ -337,7 +336,7 @@ impl PoolCore {
         effects.home.push(slot);
     }
 
-    /// Finds a held segment its place: with the first listener, else among the idle.
+    /// Gives a held segment to the first listener, or makes it idle.
     fn place(self: &Arc<Self>, state: &mut PoolState, slot: Slot, effects: &mut Effects) {
         match state.listeners.pop_front() {
             Some(listener) => {
@@ -347,7 +346,7 @@ impl PoolCore {
         }
     }
 
-    /// Segments go home before anybody is woken, so that whoever is finds them there.
+    /// Returns segments before it wakes waiters, so that a woken task finds them.
     fn run_all_but_offers(&self, effects: Effects) -> VecDeque<(Arc<dyn SegmentListener>, MemorySegment)> {
         effects.home.into_iter().for_each(|slot| self.global.free.give_back(slot));
         effects.wakers.into_iter().for_each(Waker::wake);

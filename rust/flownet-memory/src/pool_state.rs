@@ -1,23 +1,19 @@
-//! What a buffer pool knows about its segments. A plain machine: no lock, no
-//! calls to the outside.
+//! State of a buffer pool and its segments. A plain state machine: no lock, no calls to other components.
 //!
 //! # Invariants
-//! - I3: a pool holds its idle segments and those in use, and nothing else.
+//! - I3: a pool holds its idle segments and those in use, and no others.
 //! - I4: idle segments are within the pool's size; excess is never idle.
-//! - I5: a listener waits only while nothing is idle.
-//! - I6: a pool below its size with nothing idle waits for the segment pool.
-//!   Hence "nothing idle" means "nothing to be had without overdraft".
-//! - I7: `lanes_at_quota` counts the lanes that use their quota or more, `lanes_in_use`
-//!   those that use any.
-//! - I8: a task waits for any one segment only while its lanes use all they may, or
-//!   nothing is idle and, if the pool may hold more (overdraft included), the pool
-//!   waits for the segment pool.
-//! - I9: a destroyed pool has nothing idle and nobody waiting.
-//! - I12: `min <= guarantee <= size`, the pool holds what it is guaranteed, and what
-//!   stands is guaranteed with one more, if the size allows.
-//!   Hence what is promised to a pool is there, whatever others hold, and segments that
-//!   may never come back are always within it: excess circulates, and so does at least
-//!   one segment of every pool that is short.
+//! - I5: a listener waits only while no segment is idle.
+//! - I6: a pool below its size without an idle segment waits for the segment pool. Hence "no idle segment" means "no
+//!   segment available without overdraft".
+//! - I7: `lanes_at_quota` counts the lanes that use their quota or more, `lanes_in_use` those that use any segment.
+//! - I8: a task waits for any one segment only in two cases: its lanes use all they may, or no segment is idle. In the
+//!   second case, if the pool may hold more (overdraft included), the pool waits for the segment pool.
+//! - I9: a destroyed pool has no idle segment and no waiter.
+//! - I12: `min <= guarantee <= size`, the pool holds as many segments as are guaranteed, and standing segments are
+//!   guaranteed together with one more, if the size allows. Hence segments promised to a pool are there, whatever
+//!   others hold. Segments that may never come back are always within the guarantee. Excess circulates, and so does at
+//!   least one segment of every pool that is short.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,7 +23,7 @@ use std::task::Waker;
 use crate::region::Slot;
 use crate::{BufferPoolSettings, SegmentListener};
 
-/// The lane of a segment that counts towards no quota.
+/// Lane of a segment that counts towards no quota.
 pub(crate) const NO_LANE: usize = usize::MAX;
 
 pub(crate) struct PoolState {
@@ -41,12 +37,12 @@ pub(crate) struct PoolState {
     pub(crate) available_waiters: Vec<Waker>,
     /// Tasks that wait for any one segment.
     pub(crate) take_waiters: Vec<Waker>,
-    /// The pool stands in the segment pool's queue, or a segment from there is on its way.
+    /// The pool is in the segment pool's queue, or a segment from there is in transit to it.
     pub(crate) awaits_global: bool,
     pub(crate) destroyed: bool,
-    /// Segments that their holders may keep unused for as long as they like.
+    /// Segments that their holders may leave unused for as long as they like.
     pub(crate) standing: usize,
-    /// What the pool never holds less of. Raised with the registry locked, and with the segments in hand.
+    /// Least number of segments that the pool holds. Raised under the registry's lock, after the segments were taken.
     pub(crate) guarantee: usize,
     min: usize,
     max: Option<usize>,
@@ -60,7 +56,7 @@ pub(crate) struct PoolState {
 }
 
 impl PoolState {
-    /// A pool that holds nothing yet, not even its minimum.
+    /// Creates a pool that holds no segments yet, not even its minimum.
     pub(crate) fn new(settings: &BufferPoolSettings) -> Self {
         Self {
             size: 0,
@@ -84,7 +80,7 @@ impl PoolState {
         }
     }
 
-    /// Counts a segment that goes into use by `lane`.
+    /// Counts a segment that `lane` takes into use.
     pub(crate) fn enter_lane(&mut self, lane: usize) {
         if let Some(in_use) = self.in_use_by_lane.get_mut(lane) {
             self.lanes_in_use += usize::from(*in_use == 0);
@@ -104,85 +100,85 @@ impl PoolState {
         }
     }
 
-    /// Segments that the lanes in use may use together: their part of the maximum, and
-    /// one quota more. A maximum made for many idle lanes is no use to a few busy ones.
+    /// Returns how many segments the lanes in use may use together: their share of the maximum, and one quota more. A
+    /// maximum meant for many idle lanes does not help a few busy ones.
     fn working_limit(&self) -> usize {
         let part = self.max.map(|max| max.div_ceil(self.in_use_by_lane.len()).saturating_mul(self.lanes_in_use));
         part.map_or(usize::MAX, |part| part.saturating_add(self.max_per_lane))
     }
 
-    /// Whether one more segment may go into use without overdraft, if there is one.
+    /// Returns whether one more segment, if there is one, may go into use without overdraft.
     fn is_within_limit(&self) -> bool {
         self.in_lanes < self.working_limit()
     }
 
-    /// Whether one more segment may go into use, if need be as overdraft.
+    /// Returns whether one more segment may go into use, as overdraft if necessary.
     pub(crate) fn may_use_more(&self) -> bool {
         self.in_lanes < self.working_limit().saturating_add(self.max_overdraft)
     }
 
-    /// Whether the next take needs no overdraft, no lane is at its quota, and those in
-    /// use do not use all they may.
+    /// Returns whether the next take needs no overdraft, no lane is at its quota, and the lanes in use are below their
+    /// limit.
     pub(crate) fn is_available(&self) -> bool {
         !self.idle.is_empty() && self.lanes_at_quota == 0 && self.is_within_limit()
     }
 
-    /// Whether it is segments that the pool lacks: it has less than it could use, nothing idle, and its lanes are below
-    /// what they may use. Otherwise who waits does so for those who have what the lanes use.
+    /// Returns whether the pool lacks segments: it has fewer than it could use, none is idle, and its lanes are below
+    /// their limit. Otherwise waiters wait for the holders of the segments that the lanes use.
     pub(crate) fn lacks_segments(&self) -> bool {
         let is_starved = self.held < self.size || self.is_short();
         is_starved && self.idle.is_empty() && self.lanes_at_quota == 0 && self.is_within_limit()
     }
 
-    /// Whether a segment should be fetched ahead of the next take.
+    /// Returns whether to fetch a segment ahead of the next take.
     pub(crate) fn wants_segment(&self) -> bool {
         !self.destroyed && self.idle.is_empty() && self.held < self.size
     }
 
-    /// Whether another segment may be held, if need be as overdraft.
+    /// Returns whether the pool may hold another segment, as overdraft if necessary.
     pub(crate) fn may_hold_more(&self) -> bool {
         !self.destroyed && self.held < self.size.saturating_add(self.max_overdraft)
     }
 
-    /// Whether somebody who waits for any one segment should ask again: there may be one.
+    /// Returns whether a task that waits for any one segment should try again, because there may be one.
     pub(crate) fn can_serve_hard_wait(&self) -> bool {
         self.may_use_more() && (!self.idle.is_empty() || self.may_hold_more() && !self.awaits_global)
     }
 
-    /// Whether a segment that comes back now must leave the pool.
+    /// Returns whether a segment that comes back now must leave the pool.
     pub(crate) fn has_excess(&self) -> bool {
         self.destroyed || self.held > self.size
     }
 
-    /// Whether the pool is smaller than its users would like, as far as it knows.
+    /// Returns whether the pool is smaller than its users would like, as far as it knows.
     pub(crate) fn is_short(&self) -> bool {
         self.max.is_none_or(|max| self.size < max)
     }
 
-    /// Segments that must not stand: they serve whoever has data. A maximum is taken
-    /// to cover all holders, so a pool that has it keeps back nothing.
+    /// Returns the number of segments that must not stand, so that they serve holders with data. A maximum is assumed
+    /// to cover all holders, so a pool at its maximum reserves none.
     fn reserve(&self) -> usize {
         if self.is_short() { (self.size / RESERVED_PART).max(1) } else { 0 }
     }
 
-    /// Whether one more segment may stand.
+    /// Returns whether one more segment may stand.
     pub(crate) fn can_stand(&self) -> bool {
         !self.destroyed && self.standing + self.reserve() < self.size
     }
 
-    /// What must be guaranteed for as many standing segments.
+    /// Returns the guarantee needed for this many standing segments.
     pub(crate) fn guarantee_for(&self, standing: usize) -> usize {
         let backed = if standing == 0 { 0 } else { self.size.min(standing + 1) };
         self.min.max(backed)
     }
 
-    /// Whether standing segments that come back should not be kept.
+    /// Returns whether holders should give up standing segments that come back.
     pub(crate) fn claims_standing(&self) -> bool {
         self.is_short() && (!self.listeners.is_empty() || self.standing + self.reserve() > self.size)
     }
 
-    /// How many of `wanted` standing segments each holder can have if `max` was made
-    /// for all of them to have as many.
+    /// Returns how many of `wanted` standing segments each holder can have, if `max` allows for all holders to have as
+    /// many.
     pub(crate) fn standing_share(&self, wanted: usize) -> usize {
         match self.max {
             Some(max) if self.size < max => wanted.saturating_mul(self.size.saturating_sub(self.reserve())) / max,
@@ -190,8 +186,8 @@ impl PoolState {
         }
     }
 
-    /// The most that one holder should ask for on account of its data. Never all there is: it may have none, whatever
-    /// it says, and what it got it would keep.
+    /// Returns the most segments that one holder should request for its data. Never the whole pool: a holder may
+    /// announce data that it does not have, and would retain the segments it got.
     pub(crate) fn lend_limit(&self) -> usize {
         let lent = if self.is_short() { self.size / LENT_PART } else { self.size.saturating_sub(1) };
         lent.max(1)
@@ -229,7 +225,7 @@ impl PoolState {
 }
 
 impl fmt::Display for PoolState {
-    /// All that decides what the pool does next, but for who its listeners are.
+    /// Writes all state that decides the pool's next action, except the identity of its listeners.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} idle of {} held, size {}", self.idle.len(), self.held, self.size)?;
         write!(f, ", {} standing, {} guaranteed", self.standing, self.guarantee)?;
@@ -242,8 +238,8 @@ impl fmt::Display for PoolState {
     }
 }
 
-/// A short pool keeps one part in so many from standing: enough for active holders to work with, and most of it for
+/// Fraction of a short pool that must not stand. The rest is enough for active holders to work with, and mostly for
 /// holders that may become active.
 const RESERVED_PART: usize = 4;
-/// No holder is lent more than one part in so many of a short pool.
+/// Fraction of a short pool that one holder may borrow.
 const LENT_PART: usize = 4;

@@ -1,12 +1,11 @@
-//! The one allocation behind a segment pool, and the tokens that own its parts.
+//! The single allocation of a segment pool, and the tokens that own its parts.
 //!
-//! A [`Slot`] is the exclusive right to one segment's bytes. Pools only move
-//! slots about, so that safe code cannot hand out a segment twice: it could at
-//! worst lose one. [`RawBytes`] is a slot's address for the builder and buffers
-//! that share a lease; using it is unsafe and follows S3 and S4 of the crate docs.
+//! A [`Slot`] is the exclusive right to one segment's bytes. Pools only move slots, so safe code cannot give out a
+//! segment twice: at worst it could lose one. [`RawBytes`] is a slot's address for the builder and buffers that share a
+//! lease. Its use is unsafe and follows S3 and S4 of the crate docs.
 //!
-//! In loom's models every byte has a shadow cell, so that loom reports any read
-//! or write that is not ordered with another access to that byte.
+//! In loom's models every byte has a shadow cell. Loom thus reports any read or write that is not ordered with another
+//! access to that byte.
 
 #![allow(unsafe_code, reason = "allocates the segments and is the only place that makes references into them")]
 
@@ -33,7 +32,7 @@ pub(crate) struct Slot {
     _region: Arc<Region>,
 }
 
-/// Where a segment's bytes are. Copies of it carry no right to touch them.
+/// Address of a segment's bytes. A copy carries no right to access them.
 #[derive(Clone, Copy)]
 pub(crate) struct RawBytes {
     start: NonNull<u8>,
@@ -44,7 +43,7 @@ pub(crate) struct RawBytes {
 impl Region {
     /// Allocates `segments` slots of `segment_bytes` each, both at least 1.
     ///
-    /// Pages are not touched: until a segment is first written it costs no memory.
+    /// Does not touch the pages: a segment uses no memory until it is first written.
     pub(crate) fn allocate(segments: usize, segment_bytes: usize) -> Result<Vec<Slot>, MemoryError> {
         let stride = stride_of(segment_bytes);
         let bytes = segments.saturating_mul(stride);
@@ -101,7 +100,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Slot {
-    /// The whole segment, writable.
+    /// Returns the whole segment, for writing.
     #[inline]
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: `&mut self` is exclusive access to the slot and so to its bytes
@@ -109,13 +108,13 @@ impl Slot {
         unsafe { self.bytes.slice_mut(0, self.len) }
     }
 
-    /// Where the bytes are.
+    /// Returns the address of the bytes.
     #[inline]
     pub(crate) fn raw(&self) -> RawBytes {
         self.bytes
     }
 
-    /// Length of the segment in bytes.
+    /// Returns the length of the segment in bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -123,7 +122,7 @@ impl Slot {
 }
 
 impl RawBytes {
-    /// Where the bytes `offset` further on are. An address as any: using it is what is unsafe.
+    /// Returns the address `offset` bytes further on. Only its use is unsafe.
     #[inline]
     pub(crate) fn offset(self, offset: usize) -> Self {
         let further = |bytes: usize| move |at: NonZero<usize>| at.checked_add(bytes).expect("within one allocation");
@@ -148,7 +147,7 @@ impl RawBytes {
         unsafe {
             let (from, to) = (src.as_ptr(), self.start.as_ptr().add(at));
             if (WORD..=2 * WORD).contains(&src.len()) {
-                // Two words that may overlap: small records are spared a call.
+                // Two words that may overlap: saves a call for small records.
                 let last = src.len() - WORD;
                 let words = [from.cast::<u64>().read_unaligned(), from.add(last).cast::<u64>().read_unaligned()];
                 to.cast::<u64>().write_unaligned(words[0]);
@@ -159,7 +158,8 @@ impl RawBytes {
         }
     }
 
-    /// Has the processor fetch the cache line at `at`, which soon is written. Only a hint: any address will do.
+    /// Makes the processor fetch the cache line at `at`, which will soon be written. Only a hint: any address is
+    /// allowed.
     #[inline]
     pub(crate) fn prefetch(self, at: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -227,10 +227,10 @@ unsafe impl Send for RawBytes {}
 // SAFETY: as above.
 unsafe impl Sync for RawBytes {}
 
-/// From the start of one segment to that of the next: five cache lines more than a segment of whole pages. A writer of
-/// many channels is at about the same place in all their segments, and places that lie a multiple of a page apart fight
-/// for the few lines of one cache set. An odd number of lines spreads them over all sets: steps of 1, 5 and 13 lines
-/// measured alike, of 8 slower.
+/// Returns the distance between the starts of two segments. For segments of whole pages it is the segment and five
+/// cache lines. A writer of many channels is at about the same position in all their segments, and positions a multiple
+/// of a page apart compete for the few lines of one cache set. An odd number of lines spreads them over all sets. Steps
+/// of 1, 5 and 13 lines measured alike; a step of 8 was slower.
 fn stride_of(segment_bytes: usize) -> usize {
     if segment_bytes.is_multiple_of(PAGE_BYTES) { segment_bytes.saturating_add(STEP_BYTES) } else { segment_bytes }
 }
@@ -238,11 +238,11 @@ fn stride_of(segment_bytes: usize) -> usize {
 const PAGE_BYTES: usize = 4096;
 const STEP_BYTES: usize = 5 * 64;
 
-/// Alignment of the region. Not more than the allocator's natural alignment:
-/// beyond it `alloc_zeroed` zeroes by hand and so touches every page.
+/// Alignment of the region. Not more than the allocator's natural alignment: beyond it, `alloc_zeroed` writes the zeros
+/// itself and so touches every page.
 const ALIGN_BYTES: usize = 16;
 
-/// What [`Layout`] accepts with our alignment.
+/// Largest size that [`Layout`] accepts with our alignment.
 const MAX_REGION_BYTES: usize = isize::MAX as usize - (ALIGN_BYTES - 1);
 
 /// Bytes of a `u64`.

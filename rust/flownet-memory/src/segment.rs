@@ -1,4 +1,4 @@
-//! A leased segment and the two ways to be given one back.
+//! A leased segment, and the two traits that receive segments: listeners and recyclers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,33 +8,32 @@ use crate::buffer_pool::at_least;
 use crate::pool_core::PoolCore;
 use crate::region::{RawBytes, Region, Slot};
 
-/// The only owner of one segment. Dropped, it goes home to its [`BufferPool`](crate::BufferPool),
-/// which keeps it, hands it to a listener or returns it to the [`SegmentPool`](crate::SegmentPool).
+/// The only owner of one segment. When it is dropped, the segment returns to its [`BufferPool`](crate::BufferPool). The
+/// pool stores it, passes it to a listener or returns it to the [`SegmentPool`](crate::SegmentPool).
 ///
-/// The content is whatever an earlier owner left there.
+/// The content is unspecified: earlier owners leave their bytes there.
 pub struct MemorySegment {
-    /// `None` only while being taken apart.
+    /// `None` only while the segment is being taken apart.
     slot: Option<Slot>,
     lane: usize,
-    /// `None` for one that no pool has: it is freed.
+    /// `None` for a segment outside of every pool, which is freed on drop.
     home: Option<Arc<PoolCore>>,
 }
 
-/// Waits in a [`BufferPool`](crate::BufferPool)'s queue for one segment.
+/// Waits in the queue of a [`BufferPool`](crate::BufferPool) for one segment.
 pub trait SegmentListener: Send + Sync {
-    /// Takes the segment waited for, once per registration. Returning it refuses
-    /// it, and the next listener is asked.
+    /// Receives the awaited segment, once per registration. Returning the segment refuses it, and the next listener is
+    /// asked.
     ///
-    /// Called with no lock held, on the thread that gave the segment back. To wait
-    /// for another one, register again; but a listener that refuses must not
-    /// register within the same call, or it would be asked again for ever.
+    /// Called without any lock, on the thread that returned the segment. To wait for another segment, register again. A
+    /// listener that refuses must not register within the same call: it would be asked again for ever.
     fn on_segment(&self, segment: MemorySegment) -> Option<MemorySegment>;
 }
 
-/// Where the segment of a [`Buffer`](crate::Buffer) goes instead of straight home.
+/// Receives the segment of a [`Buffer`](crate::Buffer) instead of its pool.
 pub trait Recycler: Send + Sync {
-    /// Takes a segment whose last [`Buffer`](crate::Buffer) was dropped. Called
-    /// with no lock held, on the thread that dropped it.
+    /// Receives a segment whose last [`Buffer`](crate::Buffer) was dropped. Called without any lock, on the thread that
+    /// dropped it.
     fn recycle(&self, segment: MemorySegment);
 }
 
@@ -43,15 +42,15 @@ impl MemorySegment {
         Self { slot: Some(slot), lane, home: Some(home) }
     }
 
-    /// A segment outside of every pool, of a size of its own, freed when it is dropped. For who has to take bytes that
-    /// no pool has room for: nothing bounds these but their caller.
+    /// Creates a segment of any size outside of every pool, which is freed on drop. For callers that must store bytes
+    /// for which no pool has room. Only the caller bounds the number of such segments.
     pub fn unpooled(bytes: usize) -> Result<Self, MemoryError> {
         at_least("bytes", bytes, 1)?;
         let slot = Region::allocate(1, bytes)?.pop();
         Ok(Self { slot, lane: 0, home: None })
     }
 
-    /// The slot and its lane if this is a segment of `pool`; others go home.
+    /// Returns the slot and its lane if this is a segment of `pool`. Other segments return to their own pool.
     pub(crate) fn into_slot_of(mut self, pool: &Arc<PoolCore>) -> Option<(Slot, usize)> {
         if self.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, pool)) {
             self.slot.take().map(|slot| (slot, self.lane))
@@ -60,7 +59,7 @@ impl MemorySegment {
         }
     }
 
-    /// The whole segment, to be written.
+    /// Returns the whole segment, for writing.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.slot {
@@ -69,7 +68,7 @@ impl MemorySegment {
         }
     }
 
-    /// Length in bytes, never 0.
+    /// Returns the length in bytes, which is never 0.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
     pub fn len(&self) -> usize {

@@ -1,20 +1,17 @@
-//! All segments of a process, and the guarantees given on them.
+//! All segments of a process, and the guarantees on them.
 //!
-//! Two locks: the registry guards which pools there are and their sizes; the free
-//! list guards the segments no pool holds. Taking and giving back never touch the
-//! registry.
+//! Two locks. The registry guards the list of pools and their sizes. The free list guards the segments that no pool
+//! holds. Taking and returning a segment never lock the registry.
 //!
 //! # Invariants
-//! - I10: every live pool holds what it is guaranteed: its minimum, and room for what
-//!   stands in it. A guarantee is given with the segments for it in hand, or not at all;
-//!   it is raised only with the registry locked, and lowered to what is needed when
-//!   somebody else wants it. So what a pool was promised is there whenever it asks,
-//!   whatever others took beyond their own: overdraft, their part of the spare ones, or
-//!   what a shrunken or destroyed pool has still in use.
-//! - I11: every live pool's size is between its guarantee and its maximum, and the
-//!   sizes together are at most `total`. So a pool below its size gets a segment once
-//!   overdraft, shrunken and destroyed pools' segments come back. Nobody may depend on
-//!   that to get on: who holds them may himself wait for who wants them.
+//! - I10: every live pool holds the segments it is guaranteed: its minimum, and enough for its standing segments. A
+//!   guarantee is given after its segments were taken, or not at all. It is raised only under the registry's lock, and
+//!   lowered to the need when another pool wants the segments. So segments promised to a pool are there whenever it
+//!   asks, whatever others took beyond their own. Others may have taken overdraft or their share of the spare segments,
+//!   or a shrunken or destroyed pool may still use segments.
+//! - I11: every live pool's size is between its guarantee and its maximum, and the sizes together are at most `total`.
+//!   So a pool below its size gets a segment once the segments of overdraft and of shrunken and destroyed pools come
+//!   back. Progress must not depend on that: the holder of such a segment may itself wait for the pool that wants it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,8 +24,8 @@ use crate::share::{Bounds, share};
 use crate::sync::{Mutex, lock};
 use crate::{BufferPool, BufferPoolSettings, MemoryError};
 
-/// A fixed number of equal segments in one allocation: the hard ceiling of what a
-/// process buffers. Shared as `Arc<SegmentPool>`.
+/// A fixed number of equal segments in one allocation: the hard limit on the buffered bytes of a process. Shared as
+/// `Arc<SegmentPool>`.
 pub struct SegmentPool {
     segment_bytes: usize,
     total: usize,
@@ -42,12 +39,12 @@ struct Registry {
     closed: bool,
 }
 
-/// What is due in which pool once the registry is unlocked.
+/// Effects per pool, to run once the registry is unlocked.
 type DueEffects = Vec<(Arc<PoolCore>, Effects)>;
 
 impl SegmentPool {
-    /// Allocates `segments` zeroed segments of `segment_bytes` each. Memory is used
-    /// only as segments are first written.
+    /// Allocates `segments` zeroed segments of `segment_bytes` each. Memory is used only when a segment is first
+    /// written.
     pub fn new(segments: usize, segment_bytes: usize) -> Result<Arc<Self>, MemoryError> {
         at_least("segments", segments, 1)?;
         at_least("segment_bytes", segment_bytes, 1)?;
@@ -56,13 +53,12 @@ impl SegmentPool {
         Ok(Arc::new(Self { segment_bytes, total: segments, registry, free }))
     }
 
-    /// Makes a pool that has `settings.min` segments for itself and gets a part of the
-    /// spare ones. Other pools may shrink for it.
+    /// Creates a pool with `settings.min` segments of its own and a share of the spare ones. Other pools may shrink for
+    /// it.
     ///
-    /// Fails with [`MemoryError::Insufficient`] if the minimum is not to be had now:
-    /// others are guaranteed it, or have it in use. So make the pools of a dataflow
-    /// before it runs, the consumers' too: a producer that has begun may have taken all
-    /// that was spare, and give it back only when it is read.
+    /// Fails with [`MemoryError::Insufficient`] if the minimum is not available now: others are guaranteed these
+    /// segments, or use them. So create the pools of a dataflow before it runs, including the consumers' pools. A
+    /// running producer may have taken all spare segments, and returns them only when they are read.
     pub fn create_buffer_pool(self: &Arc<Self>, settings: BufferPoolSettings) -> Result<Arc<BufferPool>, MemoryError> {
         settings.check()?;
         let core = PoolCore::new(Arc::clone(self), settings);
@@ -77,7 +73,7 @@ impl SegmentPool {
         made.map(|()| Arc::new(BufferPool::new(core)))
     }
 
-    /// Enters a pool with its minimum, which is taken from what is free and what others give up for it.
+    /// Registers a pool with its minimum, taken from free segments and from segments that other pools give up for it.
     fn begin(&self, registry: &mut Registry, core: &Arc<PoolCore>) -> (Result<(), MemoryError>, DueEffects) {
         let (required, total) = (core.settings.min, self.total);
         let insufficient = |available| MemoryError::Insufficient { required, available, total };
@@ -105,8 +101,8 @@ impl SegmentPool {
         (Ok(()), due)
     }
 
-    /// Destroys every pool and refuses new ones. Whoever waits is woken and finds
-    /// [`MemoryError::Closed`]. Segments in use stay valid until they are dropped.
+    /// Destroys every pool and refuses new ones. Waiting tasks are woken and get [`MemoryError::Closed`]. Segments in
+    /// use stay valid until they are dropped.
     pub fn close(&self) {
         let due: DueEffects = {
             let mut registry = lock(&self.registry);
@@ -132,7 +128,7 @@ impl SegmentPool {
     /// Books a standing segment of a pool whose guarantee must grow for it.
     pub(crate) fn stand_with_higher_guarantee(&self, core: &Arc<PoolCore>) -> bool {
         let (stands, effects) = {
-            // Sizes are shared out with this lock held: none is set below the new guarantee.
+            // Sizes are set under this lock, so none is set below the new guarantee.
             let _registry = lock(&self.registry);
             core.stand_with_higher_guarantee()
         };
@@ -140,22 +136,23 @@ impl SegmentPool {
         stands
     }
 
-    /// Length of each segment in bytes.
+    /// Returns the length of each segment in bytes.
     pub fn segment_bytes(&self) -> usize {
         self.segment_bytes
     }
 
-    /// Segments there are.
+    /// Returns the number of segments.
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// Segments no pool holds right now. Equal to [`total`](Self::total) when all are home.
+    /// Returns the number of segments that no pool holds now. Equal to [`total`](Self::total) when all have been
+    /// returned.
     pub fn available(&self) -> usize {
         self.free.len()
     }
 
-    /// What live pools are guaranteed: their minimums and what stands in them.
+    /// Returns the sum of the guarantees of live pools: their minimums and standing segments.
     pub fn guaranteed(&self) -> usize {
         lock(&self.registry).guaranteed()
     }
@@ -174,17 +171,17 @@ impl fmt::Debug for SegmentPool {
 }
 
 impl Registry {
-    /// What the pools need to be guaranteed as of now.
+    /// Returns the guarantees that the pools need now.
     fn guaranteed(&self) -> usize {
         self.pools.iter().map(|pool| pool.settle_guarantee()).sum()
     }
 
-    /// Sets every pool's size anew.
+    /// Recomputes every pool's size.
     fn redistribute(&self, total: usize) -> DueEffects {
         self.set_sizes(&self.sizes(total, None))
     }
 
-    /// Sets every pool's size anew, with one more that is to come. Gives the size of that one.
+    /// Recomputes every pool's size, with a new pool. Returns the size of the new one.
     fn make_room(&self, total: usize, newcomer: Bounds) -> (usize, DueEffects) {
         let sizes = self.sizes(total, Some(newcomer));
         (sizes[self.pools.len()], self.set_sizes(&sizes))

@@ -1,18 +1,17 @@
-//! How spare segments are shared among pools: by head room, with nothing left over.
+//! Distribution of spare segments among pools, by head room and without a remainder.
 
-/// What a pool may have: at least `min`, at most `max` (`None`: no bound).
+/// Size limits of a pool: at least `min`, at most `max` (`None`: no bound).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Bounds {
     pub(crate) min: usize,
     pub(crate) max: Option<usize>,
 }
 
-/// The size of every pool, in the order given, when `total` segments are shared.
+/// Returns the size of every pool, in the given order, when `total` segments are shared.
 ///
-/// The minimums must fit in `total`. A pool's part of the spare segments goes by
-/// its head room (`max - min`, but no more than there is to spare). Parts are
-/// rounded cumulatively, so that exactly the spare segments are given out, or the
-/// whole head room if that is less.
+/// The minimums must fit in `total`. A pool's share of the spare segments is proportional to its head room: `max -
+/// min`, but no more than the spare segments. Shares are rounded cumulatively. Their sum is exactly the spare segments,
+/// or the whole head room if that is less.
 pub(crate) fn share(total: usize, pools: &[Bounds]) -> Vec<usize> {
     let spare = total.saturating_sub(pools.iter().map(|pool| pool.min).sum());
     let head_room = |pool: &Bounds| pool.max.map_or(spare, |max| spare.min(max.saturating_sub(pool.min))) as u128;
@@ -21,10 +20,10 @@ pub(crate) fn share(total: usize, pools: &[Bounds]) -> Vec<usize> {
     let (mut seen, mut given) = (0_u128, 0_u128);
     let size_of = |pool: &Bounds| {
         seen += head_room(pool);
-        // Capacity is zero only if nobody has head room; then nobody gets a part.
+        // Capacity is zero only if no pool has head room; then no pool gets a share.
         let part = (to_give * seen).checked_div(capacity).unwrap_or(0) - given;
         given += part;
-        // A part is at most `spare`, which is a usize.
+        // A share is at most `spare`, which is a usize.
         pool.min + part as usize
     };
     pools.iter().map(size_of).collect()

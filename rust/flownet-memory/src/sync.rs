@@ -1,7 +1,7 @@
-//! The synchronisation primitives of this crate: `std`'s, or loom's in its models.
+//! Synchronisation primitives of this crate: `std`'s, or loom's in its models.
 //!
-//! Only what the models must see is switched. Handles that are part of the
-//! public API stay `std::sync::Arc`, which loom could not coerce to `dyn` anyway.
+//! Only the primitives that the models must see are switched. Handles of the public API stay `std::sync::Arc`, which
+//! loom could not coerce to `dyn` anyway.
 
 use std::sync::PoisonError;
 
@@ -17,8 +17,8 @@ pub(crate) use loom::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// Locks `mutex`. Poison is ignored: nothing foreign runs under these locks, so
-/// the only panic there is a failed invariant of a debug build, already reported.
+/// Locks `mutex` and ignores poison. No foreign code runs under these locks. The only possible panic there is a failed
+/// invariant of a debug build, which was already reported.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
