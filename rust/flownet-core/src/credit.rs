@@ -21,7 +21,7 @@ impl Credit {
         Self(buffers)
     }
 
-    /// Adds credit that the peer announced. A sum beyond what any memory can back is a violation by the peer.
+    /// Adds credit that the peer announced. A sum that exceeds any memory is a violation by the peer.
     pub fn grant(&mut self, more: Self) -> Result<(), PeerViolation> {
         let sum = self.0.checked_add(more.0).filter(|sum| *sum < Self::UNLIMITED.0);
         self.0 = sum.ok_or(PeerViolation::CreditOverflow)?;

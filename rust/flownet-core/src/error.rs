@@ -173,7 +173,7 @@ pub enum PeerViolation {
     /// More data buffers than credits.
     #[error("data buffer sent with no credit left")]
     CreditOverdrawn,
-    /// A sum of credits beyond what any memory can back.
+    /// A sum of credits that exceeds any memory.
     #[error("credit beyond 2^32 - 1")]
     CreditOverflow,
     /// A lost, duplicated or reordered element.

@@ -84,7 +84,7 @@ const GIVEN_UP: u8 = 3;
 mod system {
     use rustix::thread::{MembarrierCommand, NanosleepRelativeResult, Timespec, membarrier, nanosleep};
 
-    /// Thousands of times what the slowest core takes to make a store visible.
+    /// Thousands of times the time that the slowest core takes to make a store visible.
     const WRITE_BACK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
     pub(super) fn register() -> bool {
@@ -123,21 +123,21 @@ mod tests {
 
     use super::*;
 
-    /// Enough for the two threads to meet on two cores, and to fail where a fence is missing.
+    /// Enough rounds for the two threads to run at once on two cores, and to fail if a fence is missing.
     const ROUNDS: usize = 300_000;
 
-    /// In a cache line of its own: a store then waits for it while the load behind it does not.
+    /// In its own cache line: the store then waits for the line while the load after it does not.
     #[repr(align(128))]
     struct Round(AtomicUsize);
 
-    /// Both sides store the number of their round, then load the other's. A round of one and a round of the other must
-    /// not both have missed each other.
+    /// Both sides store the number of their round, then load the other's. For no pair of rounds may both sides have
+    /// missed each other's store.
     fn assert_one_sees_the_other(fence: &AsymmetricFence) {
         let [hot, cold] = [const { Round(AtomicUsize::new(0)) }; 2];
         let is_done = AtomicBool::new(false);
         let (last_that_saw, seen_by) = thread::scope(|scope| {
             let hot_side = scope.spawn(|| {
-                // By round of the cold side: the last of the hot one that saw no later one.
+                // For each round of the cold side: the last round of the hot side that did not see a later one.
                 let mut last_that_saw = vec![0; ROUNDS + 1];
                 let mut round = 0;
                 while !is_done.load(Ordering::Relaxed) {

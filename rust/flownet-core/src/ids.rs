@@ -1,4 +1,4 @@
-//! Id types of the exchange: a bare integer does not say what it counts.
+//! Id types of the exchange: a bare integer does not show its meaning.
 
 use std::fmt;
 

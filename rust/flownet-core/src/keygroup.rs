@@ -139,7 +139,7 @@ mod tests {
                 (0..5_000).map(|word| key_group(word, max_parallelism).get()).collect();
             assert_eq!(groups.len(), max_parallelism as usize);
         }
-        // As the published vectors have it.
+        // The hash is that of the published test vectors.
         let groups = [127, 128].map(|max_parallelism| u32::from(key_group(0, max_parallelism).get()));
         assert_eq!(groups, [0x2362_f9de % 127, 0x2362_f9de % 128]);
     }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(next_group, max_parallelism);
     }
 
-    /// The word that murmur's body maps to `hash`: every step of it can be undone.
+    /// Returns the word that murmur's body maps to `hash`: every step of it can be reversed.
     fn unmix(hash: u32) -> u32 {
         let mixed = hash.wrapping_sub(0xe654_6b64).wrapping_mul(inverse(5)).rotate_right(13);
         mixed.wrapping_mul(inverse(0x1b87_3593)).rotate_right(15).wrapping_mul(inverse(0xcc9e_2d51))

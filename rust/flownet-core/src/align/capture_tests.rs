@@ -1,30 +1,30 @@
-//! Every order in which two channels can bring, and a task can take in and read, records, barriers that overtake or come
-//! to, cancels and ends: what a complete checkpoint has read and captured of a channel is what came before its barrier. And
-//! machines with a fault planted, each of which is found.
+//! Explores every order in which two channels can bring records, unaligned and timed-out barriers, cancels and ends,
+//! and in which a task can take in and read them. A complete checkpoint must have read and captured exactly the
+//! elements before each channel's barrier. Machines with a planted fault must each fail.
 
 use super::model::ChannelInput::{self, Barrier as B, Cancel as C, End as E, Record as R};
 use super::model::{self, CheckResult, EndedCheckpoints, resume};
 use super::*;
 
-/// What can go wrong where the machine is used, or in it.
+/// Possible faults of the machine or of its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// What was taken in and not read is forgotten.
+    /// Elements that were taken in and not read are lost.
     UnreadIsForgotten,
-    /// What a barrier overtook is forgotten.
+    /// Elements that a barrier overtook are lost.
     OvertakenIsForgotten,
-    /// What comes before the channel's own barrier is forgotten.
+    /// Elements that arrive before the channel's own barrier are lost.
     LaterIsForgotten,
-    /// What comes behind the channel's own barrier is captured, too.
+    /// Elements after the channel's own barrier are also captured.
     CapturesForEver,
     /// A late barrier of another checkpoint counts for the one that is captured (FLINK-20645).
     LateCountsAsNew,
-    /// What was captured for a checkpoint that is off stays.
+    /// Captured elements of an aborted checkpoint remain.
     AbortKeeps,
-    /// Channels that waited when it took too long wait on.
+    /// Channels that are held at the timeout are not resumed.
     TimeoutHolds,
-    /// An ended channel is still waited for.
+    /// The aligner waits for a channel that has ended.
     EndIsWaitedFor,
 }
 
@@ -32,27 +32,27 @@ fn barrier(id: u64, kind: BarrierKind) -> Barrier {
     Barrier { checkpoint_id: CheckpointId::new(id), timestamp_ms: 0, kind }
 }
 
-/// A script of one channel, and of what kind its barriers are.
+/// Script of one channel, and the kind of its barriers.
 type Script = (Vec<ChannelInput>, BarrierKind);
 
 #[derive(Clone, Debug, Default)]
 struct ChannelWorld {
-    /// Of its script, how much the task has taken in, and read.
+    /// Number of script elements that the task has taken in, and read.
     taken: usize,
     read: usize,
-    /// Barriers that came ahead of what they overtook.
+    /// Barriers that arrived ahead of the elements they overtook.
     early: Vec<usize>,
     blocked: bool,
 }
 
-/// One task with its channels, as far as they have got.
+/// State of a task with its channels.
 #[derive(Clone, Debug)]
 struct World<'a> {
     capture: Capture<usize>,
     fault: Fault,
     scripts: &'a [Script],
     channels: Vec<ChannelWorld>,
-    /// How far each channel had been read when the snapshot was taken.
+    /// Read position of each channel when the snapshot was taken.
     snapshot: Option<(u64, Vec<usize>)>,
     done: EndedCheckpoints,
 }
@@ -61,7 +61,7 @@ struct World<'a> {
 enum Move {
     TakeIn(usize),
     Read(usize),
-    /// The barrier at this place of the script comes ahead.
+    /// The barrier at this place of the script arrives ahead.
     Overtake(usize, usize),
     /// This checkpoint has taken too long.
     Timeout(u64),
@@ -80,7 +80,7 @@ impl model::World for World<'_> {
             if channel.read < channel.taken {
                 moves.push(Move::Read(index));
             }
-            // One that overtakes is looked at before it is taken in.
+            // An unaligned barrier is handled before it is taken in.
             let is_due = |at: usize| {
                 *kind == BarrierKind::Unaligned && matches!(script[at], B(_)) && !channel.early.contains(&at)
             };
@@ -93,7 +93,7 @@ impl model::World for World<'_> {
             let (waits, ahead) = (next(read, taken), next(taken, script.len()).filter(|_| !channel.blocked));
             match kind {
                 BarrierKind::Unaligned => moves.extend(ahead.map(|at| Move::Overtake(index, at))),
-                // Wherever it waits in line, once the task has overtaken it.
+                // Any place in the queue, once the task has overtaken it.
                 _ => {
                     let late = waits.or(ahead).filter(|at| self.is_late(index, script[*at]));
                     moves.extend(late.map(|at| Move::Overtake(index, at)));
@@ -108,7 +108,7 @@ impl model::World for World<'_> {
         let aligner = self.capture.aligner();
         let may_be_late = |id: &u64| {
             let checkpoint_id = CheckpointId::new(*id);
-            // One of which nothing has come is looked at where it is the first.
+            // A checkpoint of which no barrier has arrived is only considered if it is the first.
             let is_next = aligner.under_way().map_or(*id == 1, |under_way| under_way == checkpoint_id);
             is_timed(*id) && is_next && !aligner.is_capturing() && !aligner.is_done(checkpoint_id)
         };
@@ -137,7 +137,7 @@ impl model::World for World<'_> {
                 self.channels[index].early.push(at);
                 let B(id) = self.scripts[index].0[at] else { return Err("only barriers overtake".into()) };
                 let taken = self.channels[index].taken;
-                // One that blocks does so where it comes from.
+                // A blocking barrier blocks its channel at the producer.
                 self.channels[index].blocked |= self.scripts[index].1 != BarrierKind::Unaligned;
                 let overtaken = self.records(index, taken.min(at), at);
                 let overtaken = if at < taken { Vec::new() } else { overtaken };
@@ -156,14 +156,15 @@ impl model::World for World<'_> {
         self.follow(step)
     }
 
-    /// Nobody can move any more: whoever is blocked waits rightly, and what should be complete is.
+    /// Checks a state without moves: blocked channels wait for a reason, and every checkpoint that should be complete
+    /// is.
     fn at_rest(&self) -> CheckResult {
         let all = || self.scripts.iter().map(|(script, _)| script);
         let is_off = |id: u64| all().flatten().any(|one| matches!(one, C(off) if *off >= id));
         for id in [1, 2] {
             let is_wanted = all().any(|script| script.contains(&B(id)));
             let comes = all().all(|script| script.contains(&B(id)) || script.contains(&E));
-            // A later one may have overtaken it.
+            // A later checkpoint may have replaced it.
             let is_last = !all().flatten().any(|one| matches!(one, B(later) if *later > id));
             if is_wanted && comes && is_last && !is_off(id) && !self.done.0.contains(&(id, true)) {
                 return Err(format!("{id} was never complete: {:?}", self.done));
@@ -212,7 +213,7 @@ impl World<'_> {
         })
     }
 
-    /// Whether it is a barrier of the checkpoint that is captured, for which the task waits.
+    /// Returns whether it is a barrier of the captured checkpoint, for which the task waits.
     fn is_late(&self, index: usize, brought: ChannelInput) -> bool {
         let aligner = self.capture.aligner();
         let is_captured = aligner.is_captured(ChannelIndex::new(index as u32));
@@ -230,7 +231,7 @@ impl World<'_> {
         step
     }
 
-    /// Of each channel, what was taken in and not read.
+    /// Returns the elements of each channel that were taken in and not read.
     fn unread(&self) -> Vec<Vec<usize>> {
         let unread = self.channels.iter().enumerate().map(|(index, channel)| match self.fault {
             Fault::UnreadIsForgotten => Vec::new(),
@@ -270,7 +271,7 @@ impl World<'_> {
         resumed.try_for_each(|resumed| resume(resumed, &mut self.channels[resumed.index()].blocked))
     }
 
-    /// C1.
+    /// Checks C1.
     fn is_whole(&self, index: usize, id: u64, read: usize, kept: &[usize]) -> CheckResult {
         let script = &self.scripts[index].0;
         let Some(end) = script.iter().position(|one| *one == B(id)).or(script.iter().position(|one| *one == E)) else {
@@ -285,7 +286,7 @@ impl World<'_> {
     }
 }
 
-/// Looks at every order; says how many states there were, or what went wrong first.
+/// Explores every order. Returns the number of states, or the first error.
 fn explore(scripts: &[Script], fault: Fault) -> Result<usize, String> {
     let capture = Capture::new(Aligner::exactly_once(scripts.len()));
     let channels = vec![ChannelWorld::default(); scripts.len()];
@@ -312,7 +313,7 @@ fn explore_all(fault: Fault) -> Result<usize, String> {
     let kinds = [(Unaligned, Unaligned), (Unaligned, AlignedWithTimeout), (AlignedWithTimeout, AlignedWithTimeout)];
     for (at, first) in all.iter().enumerate() {
         for (of_first, of_second) in kinds {
-            // Of channels of one kind it is no matter which is first.
+            // The order of two channels of one kind is irrelevant.
             let others = if of_first == of_second { &all[at..] } else { &all[..] };
             for second in others {
                 states += explore(&[(first.clone(), of_first), (second.clone(), of_second)], fault)?;

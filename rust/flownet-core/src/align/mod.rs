@@ -131,7 +131,7 @@ impl Aligner {
         step
     }
 
-    /// Handles the coordinator's report that a checkpoint is late. Takes it at once, whatever has arrived of it.
+    /// Handles the coordinator's report that a checkpoint is late. Takes it at once, even if no barrier has arrived.
     pub fn on_timeout(&mut self, barrier: Barrier) -> Step {
         let mut step = Step::default();
         let id = barrier.checkpoint_id;

@@ -1,5 +1,5 @@
-//! Every order in which channels can bring their barriers, cancels and ends, against the rules; and machines with a fault
-//! planted, each of which is found.
+//! Explores every order in which channels can bring barriers, cancels and ends, and checks the rules. Machines with a
+//! planted fault must each fail.
 
 use super::model::{self, CheckResult, EndedCheckpoints, resume};
 use super::*;
@@ -10,25 +10,25 @@ fn barrier(id: u64) -> Barrier {
     Barrier { checkpoint_id: CheckpointId::new(id), timestamp_ms: 0, kind: BarrierKind::Aligned }
 }
 
-/// What can go wrong in the machine.
+/// Possible faults of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// An ended channel is still waited for.
+    /// The aligner waits for a channel that has ended.
     EndIsWaitedFor,
-    /// A cancelled checkpoint is forgotten at once, so that its late barriers begin it again.
+    /// A cancelled checkpoint is forgotten at once, so that its late barriers start it again.
     CancelIsForgotten,
     /// An abort leaves its channels held.
     AbortHolds,
-    /// A newer barrier is counted for the older checkpoint.
+    /// A newer barrier counts for the older checkpoint.
     NewerCountsAsOlder,
-    /// A barrier that came twice for different channels counts by number, not by channel.
+    /// Barriers are counted by number instead of by channel, so one that came twice counts twice.
     SnapshotOneEarly,
-    /// A barrier of what is done keeps its channel held.
+    /// A barrier of a finished checkpoint leaves its channel held.
     ObsoleteHolds,
 }
 
-/// The machine, with a fault if it is to have one.
+/// The machine, optionally with a fault.
 #[derive(Clone, Debug)]
 struct Machine {
     aligner: Aligner,
@@ -70,12 +70,12 @@ impl Machine {
     }
 }
 
-/// One task with its channels, as far as they have got.
+/// State of a task with its channels.
 #[derive(Clone, Debug)]
 struct World<'a> {
     machine: Machine,
     scripts: &'a [Vec<ChannelInput>],
-    /// Of each channel, how much has been brought.
+    /// Number of script elements that each channel has brought.
     at: Vec<usize>,
     blocked: Vec<bool>,
     done: EndedCheckpoints,
@@ -114,7 +114,8 @@ impl model::World for World<'_> {
         step.resumed.into_iter().try_for_each(|resumed| resume(resumed, &mut self.blocked[resumed.index()]))
     }
 
-    /// Nobody can move any more: all must have come to their ends, and who should be taken must have been.
+    /// Checks a state without moves: all channels have reached their end, and every checkpoint that should be taken
+    /// was.
     fn at_rest(&self) -> CheckResult {
         for stuck in (0..self.at.len()).filter(|channel| self.at[*channel] < self.scripts[*channel].len()) {
             let Some(B(id)) = self.at[stuck].checked_sub(1).map(|at| self.scripts[stuck][at]) else {
@@ -146,7 +147,8 @@ impl model::World for World<'_> {
 }
 
 impl World<'_> {
-    /// Of a channel that brought a barrier, exactly what lies before it has been brought; others have ended.
+    /// Checks that each channel with a barrier has brought exactly the elements before it, and that the others have
+    /// ended.
     fn is_cut(&self, channel: usize, id: u64, holds: bool) -> CheckResult {
         let (brought, left) = self.scripts[channel].split_at(self.at[channel]);
         let is_whole = match brought.iter().position(|one| *one == B(id)) {
@@ -156,7 +158,7 @@ impl World<'_> {
         if is_whole { Ok(()) } else { Err(format!("{id} was taken with {left:?} left of channel {channel}")) }
     }
 
-    /// No channel can bring the second checkpoint before all have brought the first.
+    /// Returns whether no channel can bring the second checkpoint before all have brought the first.
     fn comes_in_order(&self) -> bool {
         self.machine.aligner.holds
             && self.scripts.iter().all(|script| {
@@ -169,7 +171,7 @@ impl World<'_> {
     }
 }
 
-/// Whether a channel neither ends nor says anything of this checkpoint or a later one, so that others rightly wait.
+/// Returns whether a channel neither ends nor mentions this checkpoint or a later one, so that others wait rightly.
 fn is_silent(script: &[ChannelInput], id: u64) -> bool {
     script.iter().all(|brought| match brought {
         R => true,
@@ -178,7 +180,7 @@ fn is_silent(script: &[ChannelInput], id: u64) -> bool {
     })
 }
 
-/// Looks at every order; says how many states there were, or what went wrong first.
+/// Explores every order. Returns the number of states, or the first error.
 fn explore(scripts: &[Vec<ChannelInput>], holds: bool, fault: Fault) -> Result<usize, String> {
     let channels = scripts.len();
     let aligner = if holds { Aligner::exactly_once(channels) } else { Aligner::at_least_once(channels) };
@@ -193,7 +195,8 @@ fn explore(scripts: &[Vec<ChannelInput>], holds: bool, fault: Fault) -> Result<u
     model::explore(first).map_err(|what| format!("{what}, in {scripts:?}"))
 }
 
-/// What one channel may bring: of two checkpoints each its barrier, its cancel or (to a channel that ends before) neither.
+/// Returns the scripts of one channel. For each of two checkpoints: its barrier, its cancel, or neither if the channel
+/// ends before.
 fn scripts_of_a_channel() -> Vec<Vec<ChannelInput>> {
     let mut all = Vec::new();
     for first in [B(1), C(1)] {

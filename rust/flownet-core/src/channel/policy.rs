@@ -22,7 +22,7 @@ use super::RemoteChannel;
 use crate::error::PeerViolation;
 use crate::gate::InputGate;
 
-/// Flow control of a channel: limits what a producer sends to what its consumer can hold.
+/// Flow control of a channel: limits a producer to the buffers that its consumer can hold.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum ChannelControl {
     /// Credit: the producer sends only buffers for which the consumer has reserved a segment.

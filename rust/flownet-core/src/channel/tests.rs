@@ -1,4 +1,4 @@
-//! One channel alone: its credit, its segments, its sequence.
+//! Tests of one channel alone: its credit, its segments, its sequence.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,7 +12,7 @@ use crate::ids::ChannelId;
 use crate::sizing::PoolSizing;
 use crate::tests::{CountingWaker, barrier};
 
-/// A channel of a gate that has `segments` segments for it.
+/// Creates a channel of a gate with `segments` segments.
 fn channel_of(segments: usize, exclusive: u32) -> (Arc<SegmentPool>, Arc<InputGate>, Arc<RemoteChannel>) {
     let all = SegmentPool::new(segments, 8).unwrap();
     let settings = BufferPoolSettings { max: Some(segments), ..PoolSizing::default().gate(1) };
@@ -21,7 +21,7 @@ fn channel_of(segments: usize, exclusive: u32) -> (Arc<SegmentPool>, Arc<InputGa
     (all, gate, channel)
 }
 
-/// Connects it to a driver that sleeps.
+/// Connects the channel to a sleeping driver.
 fn connect(channel: &RemoteChannel) -> (Arc<ReadyList>, Arc<CountingWaker>) {
     let (ready, (driver, wakes)) = (ReadyList::new(), CountingWaker::new());
     assert!(ready.poll_drain(&mut Vec::new(), &driver).is_pending());

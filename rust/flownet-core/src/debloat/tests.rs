@@ -1,4 +1,4 @@
-//! The machine alone, and in a loop with a producer that always has more, on virtual time.
+//! Tests of the machine alone, and in a loop with a producer that always has more data, on virtual time.
 
 use std::collections::VecDeque;
 
@@ -12,8 +12,8 @@ fn bounds(max_time_ms: u64, least_buffers: u32) -> InFlightBounds {
     InFlightBounds { max_time: Duration::from_millis(max_time_ms), segment_bytes: SEGMENT_BYTES, least_buffers }
 }
 
-/// A task, its producers that fill every buffer there is at once, and the buffers between them. Each producer is told
-/// the limit of that time when a buffer of its is read.
+/// A task, its producers, and the buffers between them. The producers fill every free buffer at once. A producer
+/// receives the current limit when one of its buffers is read.
 struct Line {
     debloater: Debloater,
     max_time_ns: u64,
@@ -21,17 +21,17 @@ struct Line {
     record_bytes: u64,
     /// Work of one record.
     record_ns: u64,
-    /// From the task's decision to the producer's next buffer.
+    /// Delay from the task's decision to the producer's next buffer.
     news_ns: u64,
     now_ns: u64,
     progress: Progress,
-    /// Buffers so far.
+    /// Buffers filled so far.
     filled: usize,
-    /// Who filled each buffer and when, and its records.
+    /// Producer, fill time and records of each buffer.
     queue: VecDeque<(usize, u64, u64)>,
-    /// The gate's.
+    /// Limit of the gate.
     limit: u64,
-    /// What each producer knows.
+    /// Limit that each producer knows.
     limits: Vec<u64>,
     on_the_way: VecDeque<(u64, usize, u64)>,
 }
@@ -56,12 +56,12 @@ impl Line {
         }
     }
 
-    /// The same with the buffers shared by so many producers.
+    /// Returns the line with its buffers shared by `channels` producers.
     fn with_channels(self, channels: usize) -> Self {
         Self { limits: vec![1; channels], ..self }
     }
 
-    /// The task reads one buffer. Says how old its last record was by then.
+    /// Reads one buffer. Returns the age of its last record.
     fn read(&mut self) -> u64 {
         while let Some(&(at_ns, channel, limit)) = self.on_the_way.front()
             && at_ns <= self.now_ns
@@ -96,7 +96,7 @@ impl Line {
         }
     }
 
-    /// Reads for so long; says how old the oldest record was.
+    /// Reads for this long. Returns the age of the oldest record.
     fn run(&mut self, for_ns: u64) -> u64 {
         let (end_ns, mut oldest) = (self.now_ns + for_ns, 0);
         while self.now_ns < end_ns {
@@ -105,7 +105,8 @@ impl Line {
         oldest
     }
 
-    /// What bounds every age: the time, or the floor of one record or a little work a buffer where that alone takes longer.
+    /// Returns the bound of every age: the set time, or the floor of one record or a little work per buffer if that is
+    /// longer.
     fn bound_ns(&self) -> u64 {
         self.max_time_ns + self.buffers as u64 * self.record_ns.max(LEAST_WORK.as_nanos() as u64)
     }
@@ -114,12 +115,12 @@ impl Line {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// From the first record on nothing is much older than the setting says, whatever the work of a record, its size and
-    /// the number of buffers; and the task has no less in flight than a third of what it may.
+    /// From the first record on, no record is much older than the setting, whatever the work of a record, its size and
+    /// the number of buffers. The task has at least a third of the allowed data in flight.
     #[test]
     fn a_slow_task_never_has_much_more_in_flight_than_the_setting_allows(
         max_time_ms in prop_oneof![Just(1000u64), 50u64..2000],
-        // Those of a channel, up to what subpartition and gate may hold of it.
+        // Buffers of one channel, up to the most that subpartition and gate may hold of it.
         buffers in 1usize..20,
         channels in prop_oneof![Just(1usize), 1usize..300],
         record_bytes in 5u64..300,
@@ -136,14 +137,14 @@ proptest! {
         prop_assert!(settled * 3 >= max_time_ms * MS || is_at_bound, "{settled} ns, filled up to {}", line.limit);
     }
 
-    /// A fast one has full buffers after a few rounds, and then for good.
+    /// A fast task has full buffers after a few rounds, and permanently.
     #[test]
     fn a_fast_task_has_full_buffers_within_a_few_rounds(
         buffers in 1usize..200,
         record_bytes in 5u64..1000,
         news_ns in prop_oneof![Just(0), 0u64..20_000_000],
     ) {
-        // Twice what fills all buffers within a second.
+        // Twice the rate that fills all buffers within a second.
         let record_ns = SECOND * record_bytes / (2 * buffers.max(20) as u64 * u64::from(SEGMENT_BYTES)).max(1);
         let mut line = Line { news_ns, ..Line::new(1000, buffers, record_bytes, record_ns.max(1)) };
         line.run(SECOND / 2);
@@ -154,7 +155,7 @@ proptest! {
         }
     }
 
-    /// D1, D2, D4 for any measurements, in whatever order and however odd.
+    /// D1, D2 and D4 for any measurements, in any order and however odd.
     #[test]
     fn whatever_is_measured_the_limit_moves_by_steps_within_its_bounds(
         measured in proptest::collection::vec((any::<i64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<usize>()), 1..50),
@@ -194,17 +195,17 @@ fn a_task_that_becomes_slow_is_down_to_its_time_once_what_was_in_flight_is_throu
     line.run(SECOND);
     assert_eq!(line.limit, u64::from(SEGMENT_BYTES));
     line.record_ns = 10_000;
-    // Twenty buffers of 5,462 records at 10 us each are a second: no less than allowed.
+    // Twenty buffers of 5,462 records at 10 us each take a second: no less than allowed.
     assert!(line.run(2 * SECOND) < 3 * SECOND / 2);
     line.record_ns = MS;
     let was_in_flight_ns = line.queue.iter().map(|(_, _, records)| records * line.record_ns).sum::<u64>();
-    // And what came in behind it before the first buffers were through.
+    // Also read the records that arrived before the first of these buffers were processed.
     line.run(was_in_flight_ns * 6 / 5);
     let (oldest, bound) = (line.run(10 * SECOND), line.bound_ns());
     assert!(oldest < 2 * bound, "{oldest} ns of {bound}");
     let oldest = line.run(10 * SECOND);
     assert!(oldest < bound * 3 / 2, "{oldest} ns of {bound}");
-    // And fast again.
+    // The task is fast again.
     line.record_ns = 100;
     line.run(SECOND);
     assert_eq!(line.limit, u64::from(SEGMENT_BYTES));

@@ -134,8 +134,8 @@ mod tests {
     use crate::ids::ChannelId;
 
     proptest! {
-        /// Whatever the socket takes at a time, it gets all frames in order, and every segment goes home as soon as
-        /// its payload is written.
+        /// However many bytes the socket takes at a time, it gets all frames in order. Every segment is released as
+        /// soon as its payload is written.
         #[test]
         fn bytes_leave_in_order_and_segments_with_their_last_byte(
             frames in proptest::collection::vec((1usize..3000, any::<bool>()), 1..20),

@@ -71,7 +71,7 @@ mod tests {
         let watermarks = Watermarks::for_segments(10);
         assert_eq!(watermarks, Watermarks { high_bytes: 20, low_bytes: 11 }, "as Flink had them");
         let mut brake = WriteBufferWaterMark::new(watermarks);
-        // A second channel without credit, or one with, changes nothing.
+        // Further channels, with or without credit, change nothing.
         [Credit::UNLIMITED, Credit::UNLIMITED, Credit::new(1)].into_iter().for_each(|credit| brake.on_open(credit));
         assert!(brake.is_on());
         let may_queue = [20, 21, 12, 11, 10, 20].map(|queued_bytes| brake.may_queue(queued_bytes));

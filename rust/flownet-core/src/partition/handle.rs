@@ -15,8 +15,8 @@ use crate::subpartition::QueuedData;
 #[derive(Clone, Debug)]
 pub struct PartitionHandle(pub(super) Arc<PartitionShared>);
 
-/// Statistics of one subpartition: what was written to it and how much is queued. Broadcast records count in each
-/// subpartition.
+/// Statistics of one subpartition: the written records and bytes, and the queued buffers. Broadcast records count in
+/// each subpartition.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SubpartitionStats {
     /// Records so far; a record counts once its last byte is written.

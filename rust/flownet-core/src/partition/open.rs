@@ -191,7 +191,7 @@ impl OpenSegments {
         self.buffers.len() - self.free.len()
     }
 
-    /// Adds a segment, of which a buffer is about to be opened.
+    /// Adds a segment for a buffer that is about to be opened.
     fn begin(&mut self) {
         self.newest = self.free.pop().unwrap_or_else(|| {
             self.buffers.push(0);
@@ -274,7 +274,7 @@ mod tests {
         (all, pool)
     }
 
-    /// Opens a buffer: what is left of the last segment, or a new one.
+    /// Opens a buffer: a spare part of the newest segment, or a new segment.
     fn open(buffers: &mut OpenBuffers, pool: &BufferPool, index: usize) {
         let part = buffers.take_spare().unwrap_or_else(|| buffers.begin(pool.try_take(0).expect("there is one")));
         buffers.insert(index, BufferBuilder::new(part).0);
@@ -360,7 +360,7 @@ mod tests {
             open(&mut buffers, &pool, index);
         }
         assert_eq!(buffers.limit(&pool), 12, "no more of sixteen may stand");
-        // To another pool it gives three, and of what is left as many as before must not stand.
+        // The other pool gets three segments. As many of the rest as before must not stand.
         let other = all.create_buffer_pool(PoolSizing::default().gate(1)).unwrap();
         let mut limits = Vec::new();
         while pool.claims_standing() {

@@ -268,7 +268,7 @@ impl ResultPartition {
         // Segments of drained buffers may make it available; if not, the waker is already registered.
         if self.pool.poll_available(waker).is_pending() {
             self.close_drained_buffers();
-            // A lane may be at its quota through segments of which other lanes have parts open. Only this returns those
+            // A lane may be at its quota because other lanes have open parts of its segments. Only this returns those
             // segments.
             if self.open.is_split() && self.pool.poll_available(waker).is_pending() {
                 self.close_unicast();

@@ -259,7 +259,7 @@ mod tests {
             for (turn, cut) in cuts.iter().cycle().enumerate() {
                 let (piece, tail) = rest.split_at((*cut).min(rest.len()));
                 rig.push(piece);
-                // Both ways to read, one after the other on the same stream.
+                // Alternate between both ways to read, on the same stream.
                 if turn % 2 == 0 {
                     read.extend(rig.drain().unwrap());
                 } else {

@@ -19,14 +19,14 @@ use crate::subpartition::Element;
 
 const MAX_RECORD_BYTES: usize = 10_000;
 
-/// What a reader sees.
+/// Element that a reader sees.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum ReaderEvent {
     Record(Vec<u8>),
     Event(Event),
 }
 
-/// One writer, and one reader for each subpartition.
+/// One writer, and one reader per subpartition.
 struct Rig {
     segments: Arc<SegmentPool>,
     pool: Arc<BufferPool>,
@@ -64,7 +64,7 @@ impl Rig {
         Self { segments: all, pool, writer, inputs }
     }
 
-    /// Emits as a task does; the readers take what they can whenever the writer waits.
+    /// Emits as a task does; the readers read as much as they can whenever the writer waits.
     fn emit(&mut self, target: Target, record: &[u8]) {
         let emitted = self.writer.try_emit(target, record).unwrap();
         self.wait(emitted);
@@ -96,7 +96,7 @@ impl Rig {
         self.read_all();
     }
 
-    /// What each reader got, without the events that end a partition.
+    /// Returns the elements of each reader, without the events that end a partition.
     fn finish_and_assert_all_segments_home(mut self) -> Vec<Vec<ReaderEvent>> {
         self.finish();
         let written = self.writer.partition().handle();
@@ -144,7 +144,7 @@ impl Input {
         self.read.iter().filter(|read| matches!(read, ReaderEvent::Record(_))).count()
     }
 
-    /// Of the records, length prefixes included.
+    /// Returns the bytes of the records, including length prefixes.
     fn bytes(&self) -> u64 {
         let bytes_of = |read: &ReaderEvent| match read {
             ReaderEvent::Record(record) => (LENGTH_PREFIX_BYTES + record.len()) as u64,
@@ -167,7 +167,7 @@ fn any_policy() -> impl Strategy<Value = FlushPolicy> {
     prop_oneof![Just(FlushPolicy::EveryRecord), Just(FlushPolicy::Timer), Just(FlushPolicy::WhenFull)]
 }
 
-/// A step of a task: a record to a subpartition, an event to all of them, a visit of the flusher, a turn of the readers.
+/// A step of a task: a record to a subpartition, an event to all of them, a run of the flusher, a turn of the readers.
 #[derive(Clone, Debug)]
 enum Step {
     Record { subpartition: u32, bytes: Vec<u8> },
@@ -202,7 +202,7 @@ fn run(rig: &mut Rig, steps: &[Step]) {
     }
 }
 
-/// What the reader of a subpartition must see of these steps; `None`: everything was broadcast.
+/// Returns the elements that the reader of a subpartition must see. `None`: all records were broadcast.
 fn expected(steps: &[Step], reader: Option<u32>) -> Vec<ReaderEvent> {
     let seen = |step: &Step| match step {
         Step::Record { subpartition, bytes } if reader.is_none_or(|reader| reader == *subpartition) => {

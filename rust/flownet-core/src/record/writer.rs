@@ -101,8 +101,8 @@ impl RecordWriter {
     }
 
     /// Writes records until one blocks or there are no more. Equivalent to [`Self::try_emit`] for each, with less work
-    /// between two records. An error belongs to the last record taken, of which nothing was written. Takes no record
-    /// while one blocks.
+    /// between two records. An error belongs to the last record taken, and none of that record was written. Takes no
+    /// record while one blocks.
     #[inline]
     pub fn try_emit_all<R: AsRef<[u8]>>(
         &mut self,
