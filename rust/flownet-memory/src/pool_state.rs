@@ -238,8 +238,8 @@ impl fmt::Display for PoolState {
     }
 }
 
-/// Fraction of a short pool that must not stand. The rest is enough for active holders to work with, and mostly for
-/// holders that may become active.
+/// One segment in this many of a short pool must not stand. That is enough for active holders to work with, and leaves
+/// most of the pool to holders that may become active.
 const RESERVED_PART: usize = 4;
-/// Fraction of a short pool that one holder may borrow.
+/// One holder may borrow one segment in this many of a short pool.
 const LENT_PART: usize = 4;

@@ -228,9 +228,9 @@ unsafe impl Send for RawBytes {}
 unsafe impl Sync for RawBytes {}
 
 /// Returns the distance between the starts of two segments. For segments of whole pages it is the segment and five
-/// cache lines. A writer of many channels is at about the same position in all their segments, and positions a multiple
-/// of a page apart compete for the few lines of one cache set. An odd number of lines spreads them over all sets. Steps
-/// of 1, 5 and 13 lines measured alike; a step of 8 was slower.
+/// cache lines. A writer of many channels is at about the same position in all their segments. Positions a multiple of
+/// a page apart compete for the few lines of one cache set. An odd number of lines spreads them over all sets. Steps of
+/// 1, 5 and 13 lines measured alike; a step of 8 was slower.
 fn stride_of(segment_bytes: usize) -> usize {
     if segment_bytes.is_multiple_of(PAGE_BYTES) { segment_bytes.saturating_add(STEP_BYTES) } else { segment_bytes }
 }

@@ -90,6 +90,7 @@ impl SegmentPool {
         if minimum.len() < required {
             let available = minimum.len();
             due.push((Arc::clone(core), Effects::send_home(minimum)));
+            // The pool is not created: restore the sizes of the others.
             due.append(&mut registry.redistribute(total));
             return (Err(insufficient(available)), due);
         }

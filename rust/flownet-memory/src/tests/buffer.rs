@@ -1,11 +1,11 @@
-//! One writer, its readers, and the way home of what they share.
+//! One writer, its readers, and the return of the segment that they share.
 
 use std::sync::{Arc, Mutex};
 
 use super::support::{assert_all_home, sized};
 use crate::{Buffer, BufferBuilder, BufferPool, MemorySegment, Recycler, SegmentPart, SegmentPool};
 
-/// A pool of one segment of 8 bytes.
+/// Creates a pool of one segment of 8 bytes.
 fn one_segment() -> (Arc<SegmentPool>, Arc<BufferPool>) {
     let segments = SegmentPool::new(1, 8).unwrap();
     let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
@@ -226,7 +226,7 @@ fn a_dropped_builder_has_finished() {
 
 #[test]
 fn the_segment_goes_home_only_after_builder_consumer_and_slices() {
-    // In whatever order they are closed: each of five numbers below five, none twice.
+    // Every order of closing: all sequences of five numbers below five without a repetition.
     let orders = (0..5_usize.pow(5)).map(|number| [1, 5, 25, 125, 625].map(|place| number / place % 5));
     let orders = orders.filter(|order| (0..5).all(|holder| order.contains(&holder)));
     let mut tried = 0;

@@ -1,4 +1,4 @@
-//! Taking, giving back, quotas, overdraft, resizing, listeners and the end of one pool.
+//! Taking and returning segments, quotas, overdraft, resizing, listeners and the end of one pool.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -125,7 +125,7 @@ fn shrinking_returns_idle_segments_at_once_and_used_ones_when_recycled() {
     assert_eq!((pool.held(), segments.available()), (7, 1), "one was fetched ahead of the next take");
 
     let other = segments.create_buffer_pool(sized(4, 6)).unwrap();
-    // 4 in use remain of which 1 is excess; the 3 idle ones went.
+    // 4 remain in use, of which 1 is excess; the 3 idle ones have left.
     assert_eq!((pool.size(), pool.held(), pool.in_use()), (3, 4, 4));
     assert_eq!((other.size(), other.held(), segments.available()), (5, 4, 0));
     assert!(!pool.is_available());
@@ -161,7 +161,7 @@ fn what_a_pool_that_shrank_has_in_use_beyond_its_size_is_its_overdraft() {
 #[test]
 fn lanes_in_use_are_refused_more_than_their_part_a_quota_and_overdraft() {
     let segments = segments(16);
-    // A part of two for each of four lanes, one quota of two, and one by overdraft.
+    // A share of two for each of four lanes, one quota of two, and one by overdraft.
     let settings = BufferPoolSettings { max_overdraft: 1, ..with_lanes(8, 4, 2) };
     let pool = segments.create_buffer_pool(settings).unwrap();
     let mut taken = take(&pool, 5);
@@ -173,7 +173,7 @@ fn lanes_in_use_are_refused_more_than_their_part_a_quota_and_overdraft() {
     drop(taken.pop());
     assert_eq!(counter.wakes(), 1);
     taken.push(pool.try_take(1).unwrap());
-    // Two lanes in use have a part more between them.
+    // Two lanes in use have one share more between them.
     taken.extend((0..2).map(|_| pool.try_take(1).unwrap()));
     assert_eq!((pool.in_use(), pool.held()), (7, 8));
     assert!(pool.try_take(0).is_none() && pool.try_take(1).is_none());
@@ -184,7 +184,7 @@ fn lanes_in_use_are_refused_more_than_their_part_a_quota_and_overdraft() {
 #[test]
 fn lanes_that_use_all_they_may_make_the_pool_unavailable_though_none_is_at_its_quota() {
     let segments = segments(8);
-    // A part of one for each of eight lanes, and one quota of four.
+    // A share of one for each of eight lanes, and one quota of four.
     let pool = segments.create_buffer_pool(with_lanes(8, 8, 4)).unwrap();
     let mut taken: Vec<_> = [0, 1, 0, 1, 0].map(|lane| pool.try_take(lane).unwrap()).into();
     assert!(pool.is_available());
@@ -199,7 +199,7 @@ fn lanes_that_use_all_they_may_make_the_pool_unavailable_though_none_is_at_its_q
 
 #[test]
 fn a_pool_that_is_used_up_lacks_segments_only_if_it_could_have_more() {
-    // Room for three of the four that it may have.
+    // Room for three of the four segments that it may have.
     let segments = segments(3);
     let short = segments.create_buffer_pool(sized(1, 4)).unwrap();
     assert!(!short.lacks_segments(), "one is idle");
@@ -416,7 +416,7 @@ fn a_hard_wait_ends_when_overdraft_can_be_had() {
     let (counter, waker) = CountingWaker::pair();
     assert!(pool.poll_take(0, &waker).is_pending());
 
-    // Theirs goes idle in their pool and only their pool's end sets it free.
+    // Their segment becomes idle in their pool, and only the end of that pool frees it.
     drop(theirs);
     assert_eq!(counter.wakes(), 0);
     other.destroy();

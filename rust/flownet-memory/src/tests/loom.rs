@@ -1,8 +1,7 @@
-//! All interleavings of two or three threads, with at most two preemptions.
+//! Models of all interleavings of two or three threads, with at most two preemptions.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p flownet-memory --profile loom --lib loom`.
-//! Loom reports a lost wake-up as a deadlock, and an unordered access to a
-//! segment's bytes as a race on that byte's shadow cell.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p flownet-memory --profile loom --lib loom`. Loom reports a lost
+//! wake-up as a deadlock, and an unordered access to a segment's bytes as a race on that byte's shadow cell.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Wake, Waker};

@@ -1,5 +1,5 @@
-//! Scenarios over the public API. Invariants are asserted inside the pools on
-//! every change; each test ends by counting that every segment is home.
+//! Scenarios over the public API. The pools assert their invariants on every change. Each test ends with a check that
+//! all segments were returned.
 
 mod buffer;
 mod buffer_pool;

@@ -1,4 +1,4 @@
-//! Any sequence of operations keeps the pools' promises.
+//! Pools keep their promises under any sequence of operations.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -21,7 +21,7 @@ enum Op {
     EndStanding(usize),
 }
 
-/// A live pool and what a user of it knows.
+/// A live pool and its user's knowledge of it.
 struct KnownState {
     id: usize,
     pool: Arc<BufferPool>,
@@ -38,9 +38,9 @@ struct Model {
     segments: Arc<SegmentPool>,
     pools: Vec<KnownState>,
     created: usize,
-    /// With the pool it is from and its lane.
+    /// Pool id, lane and segment.
     taken: Vec<(usize, usize, MemorySegment)>,
-    /// Of destroyed pools; may keep segments.
+    /// Listeners of destroyed pools; they may hold segments.
     old_listeners: Vec<Arc<Listener>>,
 }
 
@@ -169,14 +169,14 @@ impl Model {
         self.pools.push(known);
     }
 
-    /// Segments of destroyed pools that are still in use.
+    /// Returns the number of segments of destroyed pools that are still in use.
     fn late(&self) -> usize {
         let live = |id: usize| self.pools.iter().any(|known| known.id == id);
         let taken = self.taken.iter().filter(|(id, ..)| !live(*id)).count();
         taken + self.old_listeners.iter().map(|listener| listener.kept()).sum::<usize>()
     }
 
-    /// What must hold between any two operations, and who was woken and may go.
+    /// Checks the conditions between any two operations, and removes the waiters that were woken.
     fn check(&mut self) {
         let (total, free) = (self.segments.total(), self.segments.available());
         let held: usize = self.pools.iter().map(|known| known.pool.held()).sum();
@@ -212,7 +212,7 @@ impl Model {
 }
 
 impl KnownState {
-    /// Its lanes use `in_lanes` segments of the `limit` they may use without overdraft.
+    /// Checks a pool whose lanes use `in_lanes` segments of the `limit` they may use without overdraft.
     fn check(&mut self, free: usize, at_quota: bool, limit: usize, in_lanes: usize) {
         let (size, held) = (self.pool.size(), self.pool.held());
         let idle = held - self.pool.in_use();

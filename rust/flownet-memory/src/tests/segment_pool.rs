@@ -181,7 +181,7 @@ fn several_pools_blocked_on_the_segment_pool_all_make_progress() {
             counter
         })
         .collect();
-    // The greedy pool keeps 3: its size is now 3. The others get one each, in order.
+    // The greedy pool retains 3, which is its size now. The others get one each, in order.
     for (returned, segment) in taken.into_iter().enumerate() {
         drop(segment);
         let woken = waiting.iter().filter(|counter| counter.wakes() == 1).count();
@@ -285,7 +285,7 @@ fn segments_of_whole_pages_do_not_lie_a_multiple_of_a_page_apart() {
 fn of_what_several_give_up_a_new_pool_begins_with_its_minimum() {
     let segments = segments(8);
     let others = [(); 2].map(|()| segments.create_buffer_pool(sized(1, None)).unwrap());
-    // What they had comes back to them, and is idle.
+    // Their earlier segments return to them and are idle.
     others.iter().for_each(|pool| drop(take(pool, 4)));
     let pool = segments.create_buffer_pool(sized(2, None)).unwrap();
     assert_eq!(pool.min(), 2);

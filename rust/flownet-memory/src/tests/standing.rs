@@ -1,9 +1,9 @@
-//! What may stand in a pool, what each holder begins with, and what a short pool asks back.
+//! Standing segments: how many a pool allows, how many each holder begins with, and how many a short pool reclaims.
 
 use super::support::{Listener, assert_all_home, segments, sized, take};
 use crate::BufferPool;
 
-/// Books as many as may stand.
+/// Books as many standing segments as the pool allows.
 fn stand_all(pool: &BufferPool) -> usize {
     (0..100).take_while(|_| pool.try_stand()).count()
 }
@@ -30,7 +30,7 @@ fn a_short_pool_keeps_a_quarter_from_standing_and_shares_the_rest() {
     let segments = segments(16);
     let pool = segments.create_buffer_pool(sized(1, 32)).unwrap();
     assert_eq!(pool.size(), 16);
-    // Twelve may stand, and the maximum is made for as many holders as want 32 between them.
+    // Twelve may stand, and the maximum allows for holders that want 32 between them.
     let shares = [1, 2, 3, 4, 8, 32].map(|wanted| pool.standing_share(wanted));
     assert_eq!((shares, pool.lend_limit()), ([0, 0, 1, 1, 3, 12], 4));
     assert_eq!(stand_all(&pool), 12);

@@ -1,4 +1,4 @@
-//! Real threads: nothing is lost, shared twice, or left asleep.
+//! Real threads: no segment is lost or shared twice, and no waiter is left asleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use crate::{BufferBuilder, BufferPool, BufferPoolSettings, MemoryError, MemorySe
 
 const ROUNDS: usize = 20_000;
 
-/// Marks a segment and checks that nobody else marks it meanwhile.
+/// Marks a segment and checks that no other thread marks it meanwhile.
 fn use_alone(segment: &mut MemorySegment, mark: u8) {
     segment.as_mut_slice().fill(mark);
     std::hint::spin_loop();
@@ -39,7 +39,7 @@ fn threads_that_take_and_give_back_keep_counts_and_wake_ups_consistent() {
     thread::scope(|scope| {
         let coming_and_going = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                // Refused while the others use more than they were promised.
+                // Refused while the other pools use more than they were promised.
                 let Ok(third) = segments.create_buffer_pool(sized(2, 3)) else { continue };
                 drop(wait_take(&third, 0).unwrap());
                 let late = third.try_take(0);
@@ -92,7 +92,7 @@ fn every_listener_is_served_or_refused() {
                     drop(pool.try_take(0));
                     let listener = Listener::refusing();
                     if pool.offer_to(listener.clone()) {
-                        // Whoever holds the segments gives them back without further help.
+                        // The holders of the segments return them without further help.
                         while listener.calls() == 0 {
                             thread::yield_now();
                         }

@@ -1,4 +1,4 @@
-//! Rigs shared by the scenarios.
+//! Test helpers shared by the scenarios.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::{BufferPool, BufferPoolSettings, MemoryError, MemorySegment, SegmentListener, SegmentPool};
 
-/// Bytes per segment where the size does not matter.
+/// Bytes per segment if the size does not matter.
 pub(super) const SEGMENT_BYTES: usize = 16;
 
 pub(super) fn segments(total: usize) -> Arc<SegmentPool> {
     SegmentPool::new(total, SEGMENT_BYTES).unwrap()
 }
 
-/// One lane, no quota, no overdraft: a gate's pool.
+/// Settings of a gate's pool: one lane, no quota, no overdraft.
 pub(super) fn sized(min: usize, max: impl Into<Option<usize>>) -> BufferPoolSettings {
     BufferPoolSettings { min, max: max.into(), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 }
 }
@@ -24,7 +24,7 @@ pub(super) fn take(pool: &BufferPool, count: usize) -> Vec<MemorySegment> {
     (0..count).map(|_| pool.try_take(0).expect("the pool has a segment")).collect()
 }
 
-/// To be called with every buffer pool and segment dropped.
+/// Checks that all segments were returned. Call it after dropping every buffer pool and segment.
 pub(super) fn assert_all_home(segments: &Arc<SegmentPool>) {
     assert_eq!(segments.available(), segments.total(), "every segment is home");
     assert_eq!(segments.guaranteed(), 0, "no guarantee is left");
@@ -52,7 +52,7 @@ impl Wake for CountingWaker {
     }
 }
 
-/// Keeps or refuses what it is offered, and counts the calls.
+/// Accepts or refuses offered segments, and counts the calls.
 pub(super) struct Listener {
     accepts: bool,
     calls: AtomicUsize,
@@ -80,7 +80,7 @@ impl Listener {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// What it kept.
+    /// Takes the accepted segments.
     pub(super) fn empty(&self) -> Vec<MemorySegment> {
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -106,7 +106,7 @@ impl Wake for ThreadWaker {
     }
 }
 
-/// Parks the thread until `poll` is ready. A wake-up that never comes fails the test.
+/// Parks the thread until `poll` is ready. A missing wake-up fails the test.
 pub(super) fn block_on<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
     let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let deadline = Instant::now() + Duration::from_secs(30);
