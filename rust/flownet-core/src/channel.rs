@@ -144,6 +144,7 @@ impl RemoteChannel {
         let standing = self.book_standing();
         {
             let mut state = self.state.lock();
+            // The channel may have been released while the pool booked the segments.
             if state.phase != Phase::New {
                 drop(state);
                 self.end_standing(standing);
@@ -170,6 +171,7 @@ impl RemoteChannel {
             state.expect_sequence(sequence)?;
             if is_blocking { state.block() } else { Vec::new() }
         };
+        // Outside of the lock: dropping a segment calls the pool.
         drop(void);
         if let Some(gate) = self.gate.upgrade() {
             gate.on_element(self.index, Element::Event(event))?;
@@ -316,6 +318,7 @@ impl RemoteChannel {
         state.phase = phase;
         let (standing, free) = (std::mem::take(&mut state.standing), state.drain_free());
         self.finish_change(state, phase == Phase::Cancelled);
+        // Outside of the lock: dropping a segment calls the pool.
         drop(free);
         self.end_standing(standing);
         if let Some(policy) = &self.policy {

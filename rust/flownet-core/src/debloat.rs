@@ -1,10 +1,10 @@
 //! Buffer debloating: limits how far senders fill buffers, so that a task processes its in-flight data in a given time.
 //!
-//! Flow control counts buffers. If they are full of small records, the few buffers in flight to a slow task are minutes
-//! of its work, and each record is that old when the task reads it. So the task measures its throughput and sends its
-//! producers a fill limit. The limit is the throughput in the given time, divided by the number of buffers that hold
-//! data for the task. (Flink calls it buffer debloating, FLIP-183.) A buffer that is closed early costs its segment and
-//! its credit like any other, so promises and reservations do not change.
+//! Flow control counts buffers. If these are full of small records, the few buffers in flight to a slow task are
+//! minutes of its work. Each record is that old when the task reads it. So the task measures its throughput and sends
+//! its producers a fill limit. The limit is the throughput in the given time, divided by the number of buffers that
+//! hold data for the task. (Flink calls it buffer debloating, FLIP-183.) A buffer that is closed early costs its
+//! segment and its credit like any other, so promises and reservations do not change.
 //!
 //! Debloating begins with one record per buffer and grows with the measured throughput. A fast task has full buffers
 //! after a few hundred records, and a slow one never has much queued.
@@ -14,11 +14,11 @@
 //! remote one with its next credit. Nothing is sent, and no thread is woken, for a channel without data. A channel that
 //! starts to carry data gets the limit that the gate has learned from the others.
 //!
-//! More channels have more buffers. A balanced exchange of N x N has up to `2 N + 8` buffers of a task in its
-//! partition, and as many in its gate, as far as memory suffices. One record in each buffer, or [`LEAST_WORK`], is the
-//! least that can be queued for a task. With less in them, buffers would cost more than the records do, so throughput
-//! would fall, so buffers would be made smaller still. The work in flight is therefore the larger of the given time and
-//! that floor. With the default sizes the floor is `(4 N + 16)` times a record's work or 0.3 ms. That is 25 ms of small
+//! More channels have more buffers. In a balanced exchange of N x N, a task has up to `2 N + 8` buffers in its
+//! partition and as many in its gate, if memory suffices. One record in each buffer, or [`LEAST_WORK`], is the least
+//! that can be queued for a task. With less in them, buffers would cost more than the records do, so throughput would
+//! fall, so buffers would be made smaller still. The work in flight is therefore the larger of the given time and that
+//! floor. With the default sizes the floor is `(4 N + 16)` times a record's work or 0.3 ms. That is 25 ms of small
 //! records for 16 channels and 0.25 s for 200.
 //!
 //! # Invariants
@@ -173,6 +173,7 @@ impl Debloater {
 
     /// Moves the limit towards `wanted` (D2).
     fn step(&mut self, wanted: u64) {
+        // A step goes half of the way in proportion, that is by the square root: so the reach is the square.
         let reach = MOST_PER_STEP * MOST_PER_STEP;
         let wanted = wanted.clamp(self.limit.div_ceil(reach), self.limit * reach);
         self.limit = (self.limit * wanted).isqrt().clamp(1, u64::from(self.bounds.segment_bytes));

@@ -290,6 +290,7 @@ impl InputGate {
                 let step = state.take_ready(max, &mut taken, waker, &mut sink);
                 (step, state.intake.take_flip(), std::mem::take(&mut state.events_read))
             };
+            // Outside of the lock: both may wake a thread that calls this gate.
             tell(events_read);
             if let Some(monitor) = monitor {
                 monitor.wake();

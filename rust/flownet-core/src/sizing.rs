@@ -11,9 +11,9 @@
 //!   gate's one segment does not stand (I12 of the pool), so it serves the channels that have data in turn (*Progress*
 //!   in [`crate::channel`]). Every producer of the task finds room for its data.
 //!
-//! Tasks without consumers make progress, and a dataflow has no rings, so all tasks do: in a row, side by side, with
-//! branches that split and join, in any number of processes. Segments beyond a pool's need (its share of the spare
-//! segments, overdraft) make it faster. Progress never depends on them.
+//! Tasks without consumers make progress, and a dataflow has no rings, so all tasks do. This holds for tasks in a row,
+//! side by side, or with branches that split and join, in any number of processes. Segments beyond a pool's need (its
+//! share of the spare segments, overdraft) make it faster. Progress never depends on them.
 
 use flownet_memory::BufferPoolSettings;
 

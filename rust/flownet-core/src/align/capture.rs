@@ -34,8 +34,8 @@ impl<E> Capture<E> {
     }
 
     /// Handles a barrier of a channel that overtook the elements `overtaken`. `unread` returns the elements of a
-    /// channel that came before and were not read. It is called once per channel if the snapshot is due, and not at all
-    /// otherwise.
+    /// channel that came before the barrier and were not read. It is called once per channel if the snapshot is due,
+    /// and not at all otherwise.
     pub fn on_barrier(
         &mut self,
         channel: ChannelIndex,

@@ -106,6 +106,7 @@ impl Aligner {
         let mut step = Step::default();
         let id = barrier.checkpoint_id;
         let (overtakes, was) = (barrier.kind == BarrierKind::Unaligned, self.channels[channel.index()]);
+        // A4: a barrier of a finished or older checkpoint, or a repeated one, only resumes its channel.
         if !self.is_news(id) || was != Channel::Open && self.under_way() == Some(id) || was == Channel::Ended {
             if !overtakes && was != (Channel::Arrived { is_held: true }) {
                 step.resumed.push(channel);

@@ -65,6 +65,7 @@ impl RemoteChannel {
 
     /// Retains a segment that the task has read, or returns it to the caller to give to the pool.
     fn keep_or_return(&self, segment: MemorySegment) -> Option<MemorySegment> {
+        // A hint, read without the pool's lock: an outdated one does no harm.
         let is_claimed = self.pool.claims_standing();
         let mut state = self.state.lock();
         if state.phase == Phase::Open && state.owned <= state.standing && !is_claimed {

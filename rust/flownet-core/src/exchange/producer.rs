@@ -394,6 +394,7 @@ impl ProducerConnection {
     /// them are data.
     fn serve(&mut self, channel: ChannelId, room: usize, out: &mut Outbox) -> usize {
         let Some(reader) = self.readers.get_mut(&channel) else { return 0 };
+        // Clear the flag before the poll, so that a later change queues the reader again.
         reader.is_queued = planted!(ClearedAfterLooking);
         // One buffer per turn if other readers are ready; otherwise as many as may be sent.
         let share = if self.ready.is_empty() && !self.brake.is_on() { room } else { 1 };

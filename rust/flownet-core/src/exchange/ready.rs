@@ -132,6 +132,7 @@ impl Wake for Entry {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(list) = self.list.upgrade() else { return };
+        // Already reported and not drained since: the list's lock is not needed.
         if self.is_told.swap(true, Ordering::SeqCst) {
             return;
         }

@@ -141,6 +141,7 @@ impl SubpartitionCell {
     /// Releases the subpartition for its reader. Drops the queued elements, and those that the task writes later.
     pub fn release(&self) {
         let mut state = self.state.lock();
+        // The caller is the reader, so it needs no wake-up.
         let _ = state.subpartition.release();
         let waker = state.waker.take();
         let discarded = state.subpartition.take_discarded();

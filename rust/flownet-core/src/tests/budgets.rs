@@ -1,4 +1,4 @@
-//! What a peer may cost that proved itself and then does not read, asks for too much, or says what nobody asked for.
+//! Cost limits of an authenticated peer that does not read, requests too much, or sends unrequested messages.
 
 use std::task::{Poll, Waker};
 
@@ -34,7 +34,7 @@ fn violation(result: Result<(), ProtocolError>) -> PeerViolation {
     }
 }
 
-/// Takes all there is, as a socket does, and says which frames it was.
+/// Takes all bytes, as a socket does, and counts their frames.
 fn take(outbox: &mut Outbox, count: &mut impl FnMut(&ControlFrame<'_>)) {
     let mut bytes = Vec::new();
     while !outbox.is_empty() {
@@ -96,7 +96,7 @@ fn a_backlog_without_credit_is_announced_once() {
     assert_eq!((pair.hold(1), pair.backlog_frames.len()), (1, 1));
     for _ in 0..5 {
         pair.emit_buffers(0, 1);
-        // As if it had news: a reader may be looked at without any.
+        // A spurious entry: a reader may be served although it has no new data.
         let id = pair.id(0);
         pair.producer.as_mut().unwrap().on_ready(id);
         pair.run_until_idle();
@@ -136,7 +136,7 @@ fn more_requests_than_any_correct_peer_has_waiting_end_the_connection() {
     for channel in 0..last {
         producer.handle_frame(open(channel, PARTITION), &registry).unwrap();
     }
-    // None of them is looked for to find one.
+    // Each request is found by its id, without a search of the others.
     for channel in 0..last {
         let mut bytes = Vec::new();
         crate::wire::encode_credits([(ChannelId::new(channel), Credit::new(1))], &mut bytes);

@@ -1,4 +1,4 @@
-//! Consumers that leave, at any step.
+//! Consumers that cancel, at any step.
 
 use std::task::Waker;
 
@@ -51,7 +51,7 @@ fn a_credit_that_crosses_the_end_of_partition_is_ignored() {
     let mut pair = Pair::new(Setup { exclusive: 1, floating: 0, latency_ms: 5, ..Setup::default() });
     pair.emit_buffers(0, 1);
     pair.run_until_idle();
-    // Its credit is under way while the end of the partition is sent.
+    // Its credit is in transit while the end of the partition is sent.
     pair.read(1);
     pair.finish_producer();
     pair.step();
@@ -76,7 +76,7 @@ fn a_cancel_ends_queued_and_idle_readers_and_twice_is_harmless() {
     pair.run_until_idle();
     pair.is_unwritable = true;
     [0, 2].into_iter().for_each(|channel| pair.emit_buffers(channel, 2));
-    // 0 and 2 have their turn before them, 1 has nothing to send.
+    // Channels 0 and 2 are queued for their turn; channel 1 has no data.
     pair.run_until_idle();
     for (channel, left) in [(0, 2), (0, 2), (1, 1), (1, 1)] {
         let frame = ControlFrame::Cancel { channel: pair.id(channel) };
@@ -97,8 +97,7 @@ fn a_cancel_ends_queued_and_idle_readers_and_twice_is_harmless() {
     pair.assert_all_segments_home();
 }
 
-/// Each order in which a consumer's leaving, the news of it and the registration can meet, and each state of what is on
-/// the wires meanwhile.
+/// Every order of a consumer's cancel, its report and the registration, with every state of the wires in between.
 #[test]
 fn a_partition_that_comes_while_its_channel_leaves_is_released() {
     for (before_release, before_registration) in (0..8).flat_map(|first| (0..8).map(move |second| (first, second))) {
@@ -123,7 +122,7 @@ fn a_partition_that_comes_while_its_channel_leaves_is_released() {
             (0, 1),
             "{before_release} {before_registration}"
         );
-        // A request that left with its channel never had a reader; one that came in time was released.
+        // A request that ended with its channel never had a reader; one that came in time was released.
         let cell = &pair.handle.subpartitions()[0];
         let never_read = cell.attach_reader(Waker::noop().clone()).is_ok();
         assert!(never_read || (cell.is_consumed() && cell.queued_buffers() == 0));
@@ -147,7 +146,7 @@ fn a_closed_gate_releases_remote_and_local_channels_and_says_so() {
     pair.run_until_idle();
     assert_eq!(pair.cancel_frames, [pair.id(0)]);
     assert!(pair.handle.is_consumed(), "both subpartitions were released");
-    // The task may go on writing: nobody reads it, nothing is held.
+    // The task may continue to write: there is no reader, so no segment is held.
     pair.drop_held();
     assert_eq!(pair.emit_bytes(0, 50 * SEGMENT_BYTES), 50 * SEGMENT_BYTES);
     pair.gate().close();

@@ -1,4 +1,4 @@
-//! Channels without credit: what holds them back, what they lose, and that they give back what they take.
+//! Channels without credit: their limits, their losses, and that they return all segments.
 
 use std::task::{Poll, Waker};
 
@@ -192,7 +192,7 @@ fn under_tcp_who_reads_the_socket_is_woken_when_the_channel_that_waits_closes() 
     assert!(place(1, 0).is_pending());
     drop(only);
     assert_eq!(wakes.count(), 2);
-    // The segment came for a channel that does not take it up.
+    // The segment arrived for a channel that does not use it.
     pair.remote(1).release();
     pair.assert_all_segments_home();
 }
@@ -205,7 +205,7 @@ fn where_records_may_be_dropped_those_that_fit_come_whole_and_others_are_counted
     let records: [&[u8]; 4] = [b"eight...", b"and some that are too long", b"4444", b"none"];
     let stream: Vec<u8> =
         records.iter().flat_map(|record| [&(record.len() as u32).to_le_bytes()[..], record].concat()).collect();
-    // The first cut goes through the prefix of a record that is kept.
+    // The first cut splits the prefix of an admitted record.
     let first = stream.len() - 8 - 8 + 2;
     let pieces = [&stream[..12], &stream[12..first], &stream[first..]];
     let mut read = Vec::new();

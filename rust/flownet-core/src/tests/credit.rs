@@ -49,7 +49,7 @@ fn floating_segments_follow_the_backlog_and_no_further() {
     assert_eq!(pair.remote(0).owned_segments(), 2, "no backlog, no floating segment");
     pair.emit_buffers(0, 5);
     pair.run_until_idle();
-    // The first buffer said that four wait behind it: 4 + 2 exclusive - 1 free = 5 floating ones.
+    // The first buffer reported that four wait after it: 4 + 2 exclusive - 1 free = 5 floating segments.
     assert_eq!(pair.remote(0).owned_segments(), 7);
     assert_eq!(pair.consumer_queue(), 5);
     pair.finish_and_assert_all_segments_home();
@@ -60,7 +60,7 @@ fn floating_segments_go_back_when_the_backlog_is_gone() {
     let mut pair = Pair::new(Setup { exclusive: 2, floating: 8, ..Setup::default() });
     pair.emit_buffers(0, 8);
     pair.run_until_idle();
-    // Seven waited behind the first: 7 + 2 exclusive - 1 free = 8 floating, one of which the sender has no use for.
+    // Seven waited after the first: 7 + 2 exclusive - 1 free = 8 floating, one of which the sender cannot use.
     assert_eq!((pair.remote(0).owned_segments(), pair.gate_pool.in_use()), (10, 10));
     pair.hold(8);
     for (kept, in_use) in [(7, 9), (6, 8), (5, 7), (4, 6), (3, 5), (2, 4), (1, 3), (0, 2)] {
@@ -80,7 +80,7 @@ fn waiting_channels_get_floating_segments_in_turn() {
         pair.run_until_idle();
         assert_eq!(pair.read(1), 1, "who waits is served as soon as a segment comes back");
     }
-    // The first was alone when it asked, and got no more than one of the two for that.
+    // The first channel was alone when it asked, and still got only one of the two segments.
     let order: Vec<u32> = pair.read_order.iter().map(|channel| channel.get()).collect();
     assert_eq!(order, [0, 1, 2].repeat(8), "nobody is served twice while another waits");
     pair.finish_and_assert_all_segments_home();
@@ -136,7 +136,7 @@ fn without_exclusive_buffers_a_flushed_byte_arrives() {
         pair.flush(0);
         pair.run_until_idle();
         assert_eq!(pair.read(1), 1);
-        // No credit is left with a sender that has nothing to send: another channel could use the segment.
+        // A sender without data has no credit left: another channel could use the segment.
         assert_eq!((pair.sender_credit(0), pair.remote(0).owned_segments()), (0, 0));
     }
     pair.finish_and_assert_all_segments_home();
@@ -149,7 +149,7 @@ fn a_blocked_channel_without_exclusive_buffers_gives_its_segments_to_others() {
     pair.emit_event(0, barrier(1, BarrierKind::Aligned));
     pair.emit_buffers(0, 2);
     pair.run_until_idle();
-    // Three were announced, so both segments were lent to it. One holds what is in front of the barrier.
+    // Three buffers were announced, so both segments were lent to the channel. One holds the data before the barrier.
     assert_eq!((pair.remote(0).owned_segments(), pair.remote(0).free_segments()), (1, 0), "the other went back");
     pair.emit_buffers(1, 2);
     pair.run_until_idle();
@@ -220,7 +220,7 @@ fn a_slow_channel_does_not_hold_up_the_others() {
         let remote = std::sync::Arc::clone(pair.remote(1));
         let free = remote.free_segments();
         assert_eq!(free, 0, "channel 1's buffer arrived though channel 0 has no credit");
-        // Read all that is there, keep only what channel 0 sent.
+        // Read all elements, and retain only the buffers of channel 0.
         while pair.hold(1) == 1 && pair.read_order.last() != Some(&ChannelIndex::new(1)) {}
         pair.drop_held();
     }

@@ -146,7 +146,7 @@ fn other_events_beyond_the_bound_are_refused_at_the_sender_and_none_is_lost() {
                 Ok(()) => sent += 1,
                 Err(error) => {
                     assert!(matches!(error, ExchangeError::TooManyEvents { limit: EVENT_WINDOW, .. }), "{error}");
-                    // Those on their way make room; when they have, nothing does but the task.
+                    // Events in transit make room first. After that, only the task makes room by reading.
                     pair.run_until_idle();
                     refused += 1;
                 }

@@ -24,7 +24,7 @@ fn data(channel: ChannelId, sequence: u32, payload: &[u8]) -> Vec<u8> {
     [&header.encode()[..], payload].concat()
 }
 
-/// A pair whose consumer gets handmade frames, and whose second channel must not suffer.
+/// Creates a pair whose consumer gets handmade frames, and whose second channel must not be affected.
 fn with_forged(frames: impl FnOnce(ChannelId) -> Vec<u8>) -> (Pair, ExchangeError) {
     let mut pair = Pair::new(Setup { channels: 2, exclusive: 1, floating: 0, ..Setup::default() });
     pair.run_until_idle();
@@ -128,7 +128,7 @@ fn a_corrupted_payload_is_noticed_by_its_checksum() {
 fn frames_for_a_channel_that_never_was_end_the_connection() {
     let mut pair = Pair::with_exclusive_buffers(1);
     pair.run_until_idle();
-    // The next one, and one beyond it.
+    // The next unused id, and one beyond it.
     for unknown in [1, 9].map(ChannelId::new) {
         let violation = PeerViolation::UnknownChannel;
         let error = pair.consumer_takes(&data(unknown, 0, b"x")).unwrap_err();
@@ -305,7 +305,7 @@ fn a_second_reader_and_a_missing_subpartition_are_refused_on_their_channels_only
         pair.run_until_idle();
         let std::task::Poll::Ready(Err(error)) = gate.poll_next(std::task::Waker::noop()) else { panic!() };
         assert_eq!(error.to_string(), expected);
-        // The pool is the pair's: only a gate that owns one destroys it.
+        // The pool belongs to the pair: only a gate that owns a pool destroys it.
         std::mem::forget(gate);
     }
     pair.emit_buffers(0, 1);

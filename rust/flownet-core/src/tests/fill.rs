@@ -1,4 +1,4 @@
-//! How far buffers are filled: what a reader asks for, how it comes to the writer, and what it leaves alone.
+//! Fill limits: set by a reader, carried to the writer, and without effect on anything else.
 
 use super::pair::{Pair, SEGMENT_BYTES, Setup};
 use crate::channel::ChannelControl;
@@ -9,7 +9,7 @@ fn fill_limit(pair: &Pair, channel: u32) -> FillLimit {
     pair.handle.subpartition(SubpartitionIndex::new(channel)).unwrap().fill_limit()
 }
 
-/// Writes as many records of so many bytes and reads what they came in.
+/// Writes `records` records of `bytes` bytes. Returns the number of buffers they were read in.
 fn buffers_of(pair: &mut Pair, records: usize, bytes: usize) -> usize {
     for _ in 0..records {
         assert_eq!(pair.emit_bytes(0, bytes), bytes);
@@ -71,7 +71,7 @@ fn a_producer_elsewhere_is_told_with_its_next_credit_and_what_it_sends_costs_a_c
     pair.finish_and_assert_all_segments_home();
 }
 
-/// A gate with many channels has one limit, and tells it where there is credit to tell.
+/// A gate with many channels has one limit, and reports it together with credit.
 #[test]
 fn only_producers_that_send_are_told_and_each_of_them_the_limit_of_that_time() {
     let mut pair = Pair::new(Setup { channels: 6, local: |channel| channel == 5, ..Setup::default() });
@@ -143,7 +143,7 @@ fn buffers_in_use_are_those_queued_here_and_those_that_the_producer_has_told_of(
     pair.emit_buffers(0, 4);
     pair.run_until_idle();
     assert_eq!(pair.consumer_queue(), 3);
-    // No more is asked for than the pool lends.
+    // A channel requests no more than the pool lends.
     assert_eq!(pair.gate().buffers_in_use(), 2 + 3 + 1, "three have come, and one waits for a segment");
     pair.finish_and_assert_all_segments_home();
 }

@@ -1,4 +1,4 @@
-//! The gate: fairness, wake-ups, ends.
+//! Gates: fairness, wake-ups, ends.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -39,14 +39,14 @@ fn channels_that_are_filled_while_they_are_read_keep_their_turns() {
         pair.run_until_idle();
         assert_eq!(pair.read(1), 1);
         let last = *pair.read_order.last().unwrap();
-        // What was just read has something again, and more than the others.
+        // The channel just read has data again, and more than the others.
         pair.emit_buffers(last.get(), 1);
     }
     assert_round_robin(&pair.read_order);
     pair.finish_and_assert_all_segments_home();
 }
 
-/// Of four channels, each has its turn, local or remote.
+/// Checks that each of four channels has its turn, local or remote.
 fn assert_round_robin(order: &[ChannelIndex]) {
     let first = &order[..4];
     let mut channels = first.to_vec();
@@ -127,7 +127,7 @@ fn a_gate_ends_when_the_end_of_every_partition_was_read() {
 #[test]
 fn nothing_wakes_the_task_behind_the_end_of_partition() {
     let mut pair = Pair::new(mixed(3));
-    // A remote and a local channel end; the third goes on.
+    // A remote and a local channel end; the third continues.
     (0..2).for_each(|ended| pair.emit_event(ended, Event::EndOfPartition));
     pair.run_until_idle();
     assert_eq!(pair.read(usize::MAX), 2);
@@ -288,7 +288,7 @@ fn an_inspection_tells_what_each_channel_has_and_what_was_promised_for_it() {
     pair.run_until_idle();
     pair.emit_buffers(0, 6);
     pair.emit_buffers(1, 3);
-    // Behind what can be read there is a record that was not flushed.
+    // A record that was not flushed follows the readable ones.
     pair.emit_bytes(1, 5);
     pair.run_until_idle();
     let seen = pair.gate().inspect();
@@ -318,7 +318,7 @@ fn a_barrier_is_told_at_once_and_knows_what_it_overtook_here() {
     assert_eq!(wakes.count(), 0);
     gate.on_element(of(0), Element::Event(event.clone())).unwrap();
     assert_eq!(wakes.count(), 1, "whatever the task is at");
-    // What comes behind it was not overtaken.
+    // Elements after the barrier were not overtaken.
     gate.on_element(of(0), watermark(4)).unwrap();
     let mut found = Vec::new();
     gate.take_priority(|channel, event| found.push((channel, event)));
@@ -332,7 +332,7 @@ fn a_barrier_is_told_at_once_and_knows_what_it_overtook_here() {
     };
     assert_eq!(times(gate.take_overtaken(of(0))), [1, 3]);
     assert_eq!(times(gate.take_overtaken(of(0))), [], "asked once");
-    // The same where it is read among others.
+    // The same for a barrier that is read among other elements.
     gate.on_element(of(1), Element::Event(event)).unwrap();
     let mut read = Vec::new();
     assert!(matches!(gate.poll_batch(10, &mut read, Waker::noop()), Poll::Ready(Ok(5))));
@@ -358,14 +358,14 @@ fn barriers_of_what_has_taken_too_long_come_ahead_wherever_they_wait() {
     gate.take_priority(|channel, event| found.push((channel, event)));
     assert_eq!(found, [(of(1), event(4))], "of the kind that it is: its producer waits");
     assert_eq!((gate.take_overtaken(of(1)).len(), wakes.count()), (2, 0), "who asks is not woken");
-    // The other one comes only now, and in its place among what is read.
+    // The other channel's barrier arrives only now, and is read in its place.
     gate.on_element(of(0), Element::Event(event(4))).unwrap();
     assert_eq!(wakes.count(), 1);
     let mut read = Vec::new();
     assert!(matches!(gate.poll_batch(10, &mut read, Waker::noop()), Poll::Ready(Ok(4))));
     assert!(matches!(&read[0], (channel, Element::Event(Event::Barrier(_))) if *channel == of(0)));
     assert_eq!(gate.take_overtaken(of(0)).len(), 1);
-    // Of another checkpoint they wait.
+    // Barriers of another checkpoint wait in line.
     for event in [watermark(5), event(5)] {
         gate.on_element(of(0), Element::Event(event)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! All interleavings of two or three threads, with at most two preemptions.
+//! Models of all interleavings of two or three threads, with at most two preemptions.
 //!
 //! Run with `make test-loom`. Loom reports a lost wake-up as a deadlock.
 
@@ -31,7 +31,7 @@ fn model(f: impl Fn() + Sync + Send + 'static) {
     builder.check(f);
 }
 
-/// Segments of one byte: each byte is a buffer, and full.
+/// Segments of one byte: each byte is a full buffer.
 fn segments(total: usize) -> Arc<SegmentPool> {
     SegmentPool::new(total, 1).unwrap()
 }
@@ -68,7 +68,7 @@ fn block_on<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
     }
 }
 
-/// Reads a gate to its end; the bytes of each channel.
+/// Reads a gate to its end. Returns the bytes of each channel.
 fn read_all<const CHANNELS: usize>(gate: &InputGate) -> [Vec<u8>; CHANNELS] {
     let mut read = [const { Vec::new() }; CHANNELS];
     while let Some((channel, element)) = block_on(|waker| gate.poll_next(waker)).unwrap() {
@@ -101,7 +101,7 @@ impl Driver {
         self.sequence - 1
     }
 
-    /// Takes news until the channel is cancelled or has credit. False when it is cancelled.
+    /// Takes announcements until the channel is cancelled or has credit. Returns false if it is cancelled.
     fn wait_for_credit(&mut self) -> bool {
         while self.credit == 0 {
             block_on(|waker| self.ready.poll_drain(&mut Vec::new(), waker));
@@ -114,7 +114,7 @@ impl Driver {
         true
     }
 
-    /// A data frame of one byte; false when the channel is cancelled.
+    /// Sends a data frame of one byte. Returns false if the channel is cancelled.
     fn send(&mut self, byte: u8, backlog: u32) -> bool {
         if !self.wait_for_credit() {
             return false;
@@ -190,7 +190,7 @@ fn loom_a_record_whose_mark_is_just_taken_is_flushed_with_the_next() {
         };
         flush_and_read();
         let write = writer.join().unwrap();
-        // The flusher comes again.
+        // The flusher runs again.
         flush_and_read();
         assert_eq!(read, [1, 2]);
         drop((write, handle));
@@ -226,7 +226,7 @@ fn loom_a_record_written_while_the_flusher_falls_asleep_wakes_it() {
 #[test]
 fn loom_a_writer_that_is_late_to_wake_the_flusher_takes_nothing_of_its_next_sleep() {
     let mut builder = loom::model::Builder::new();
-    // Two threads and few steps, but the writer has to be overtaken by a whole round of the flusher.
+    // Two threads and few steps, but a whole round of the flusher must be able to overtake the writer.
     builder.preemption_bound = None;
     builder.check(|| {
         let marks = DirtyMarks::new(1);
@@ -238,7 +238,7 @@ fn loom_a_writer_that_is_late_to_wake_the_flusher_takes_nothing_of_its_next_slee
         doze(&marks, &waker);
         let flusher = {
             let (marks, bell) = (marks.clone(), Arc::clone(&bell));
-            // Its timer runs for another partition. This one was marked, is flushed twice, and dozes again.
+            // The flusher's timer runs for another partition. This one was marked, is flushed twice, and dozes again.
             thread::spawn(move || {
                 marks.take(|_| ());
                 marks.take(|_| ());
@@ -247,7 +247,7 @@ fn loom_a_writer_that_is_late_to_wake_the_flusher_takes_nothing_of_its_next_slee
                 has_timer || (bell.take() && !marks.is_dozing())
             })
         };
-        // The writer is this thread: of a thread it has spawned, a model shows the older values of an atomic less often.
+        // The writer is this thread: in a spawned thread, a model explores the older values of an atomic less often.
         marks.mark(0);
         marks.mark(0);
         let has_timer = flusher.join().unwrap();
@@ -256,7 +256,7 @@ fn loom_a_writer_that_is_late_to_wake_the_flusher_takes_nothing_of_its_next_slee
     });
 }
 
-/// Rung by a waker, and looked at by who does not wait for it.
+/// Flag set by a waker, and read without waiting.
 struct WakeFlag(AtomicUsize);
 
 impl WakeFlag {
@@ -438,7 +438,7 @@ fn loom_channels_that_keep_nothing_get_the_one_segment_in_turn() {
         let networks = [0, 1].map(|index| {
             let mut driver = Driver::open(&gate, index, Arc::clone(&pool), 0);
             thread::spawn(move || {
-                // What a producer without credit announces.
+                // Announcement of a producer without credit.
                 driver.channel.on_backlog(Backlog::new(1));
                 assert!(driver.send(9, 0));
                 driver.send_event(Event::EndOfPartition);
@@ -459,7 +459,8 @@ fn loom_a_gate_closed_while_it_receives_tells_the_producer_and_keeps_nothing() {
         let gate = InputGate::new(1);
         let mut driver = Driver::open(&gate, 0, pool(&segments, 2), 1);
         let network = thread::spawn(move || {
-            // What a closed gate drops is credit again until the channel is told: an end of its own.
+            // Segments of a buffer that a closed gate drops become credit again until the channel is closed: a separate
+            // end.
             let _ = (0..3).all(|_| driver.send(1, 2));
             driver
         });
@@ -497,7 +498,7 @@ fn loom_a_channel_released_while_its_segment_comes_back_keeps_none() {
         let segments = segments(2);
         let gate = InputGate::new(1);
         let mut driver = Driver::open(&gate, 0, pool(&segments, 2), 1);
-        // One segment is read by the task, another was asked for.
+        // The task reads one segment, and another was requested.
         assert!(driver.send(1, 1));
         let (_, read) = block_on(|waker| gate.poll_next(waker)).unwrap().unwrap();
         let channel = Arc::clone(&driver.channel);
@@ -548,7 +549,7 @@ fn loom_a_resume_gives_a_blocked_channel_its_credit_again() {
         let network = thread::spawn(move || {
             let barrier = Barrier { checkpoint_id: CheckpointId::new(1), timestamp_ms: 0, kind: BarrierKind::Aligned };
             driver.send_event(Event::Barrier(barrier));
-            // The barrier voids what was promised.
+            // The barrier voids the promised credit.
             driver.credit = 0;
             assert!(driver.send(1, 0));
             driver.send_event(Event::EndOfPartition);

@@ -1,4 +1,4 @@
-//! Many channels and little memory: who holds a segment, who gets the next one, and that everybody gets one.
+//! Many channels and little memory: which channels hold a segment, which gets the next one, and that each gets one.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -9,12 +9,13 @@ use super::pair::{Pair, SEGMENT_BYTES, Setup, barrier};
 use crate::credit::Backlog;
 use crate::event::BarrierKind;
 
-/// A worker pair with this many segments on each side.
+/// Returns a worker pair with this many segments on each side.
 fn short(channels: u32, producer: usize, consumer: usize) -> Setup {
     Setup { channels, memory: Some((producer, consumer)), ..Setup::default() }
 }
 
-/// Writes `bytes` to each channel as room is found, reads one buffer a round, and says in which rounds each was read.
+/// Writes `bytes` to each channel as room is found, and reads one buffer per round. Returns the rounds in which each
+/// channel was read.
 fn pump(pair: &mut Pair, bytes: usize) {
     let channels = pair.setup.channels;
     let mut left = vec![bytes; channels as usize];
@@ -57,7 +58,7 @@ fn idle_channels_beyond_what_memory_can_promise_hold_nothing() {
 
 #[test]
 fn channels_that_all_fit_open_with_all_their_exclusive_segments() {
-    // 50 channels of 2 and 8 floating ones: just enough.
+    // 50 channels with 2 segments each, and 8 floating ones: just enough.
     let pair = Pair::new(short(50, 108, 108));
     assert_eq!((pair.gate_pool.standing(), pair.remote(49).free_segments()), (100, 2));
     pair.assert_all_segments_home();
@@ -91,7 +92,7 @@ fn a_channel_that_was_active_keeps_credit_while_nobody_waits() {
 #[test]
 fn kept_credit_goes_to_those_who_wait_and_never_all_of_it_stands() {
     let mut pair = Pair::new(short(100, 40, 8));
-    // One after the other becomes active for a moment, and could keep two.
+    // One channel after the other becomes active for a moment, and could retain two segments.
     for channel in 0..100 {
         pair.emit_bytes(channel, 1);
         pair.flush(channel);
@@ -100,7 +101,7 @@ fn kept_credit_goes_to_those_who_wait_and_never_all_of_it_stands() {
     }
     let standing = pair.gate_pool.standing();
     assert!((1..=6).contains(&standing), "{standing} of 8 stand");
-    // Those that kept some give it back when they are active and others wait.
+    // Channels that retained segments return them when they are active and others wait.
     for channel in 0..20 {
         pair.emit_bytes(channel, 1);
         pair.flush(channel);
@@ -117,7 +118,7 @@ fn kept_credit_goes_to_those_who_wait_and_never_all_of_it_stands() {
 #[test]
 fn a_channel_whose_data_does_not_come_holds_no_more_than_its_part() {
     let mut pair = Pair::new(Setup { exclusive: 0, floating: 40, ..short(6, 40, 16) });
-    // Its producer claims a backlog and sends nothing.
+    // Its producer announces a backlog and sends no data.
     pair.remote(0).on_backlog(Backlog::new(1000));
     assert_eq!(pair.remote(0).owned_segments(), 4, "a quarter of 16");
     (1..6).for_each(|channel| pair.emit_buffers(channel, 4));
@@ -183,7 +184,7 @@ fn the_open_buffer_of_an_idle_subpartition_goes_to_a_busy_one() {
 #[test]
 fn the_buffer_open_for_longest_is_finished_first() {
     let mut pair = Pair::new(Setup { local: |_| true, ..short(40, 8, 1) });
-    // Six may be open of eight: the seventh closes the first, and shows it to its reader.
+    // Six of eight may be open: the seventh closes the first and shows it to its reader.
     (0..6).for_each(|channel| assert_eq!(pair.emit_bytes(channel, 1), 1));
     assert_eq!((pair.backlog(0), pair.backlog(1)), (Backlog::ZERO, Backlog::ZERO));
     assert_eq!(pair.emit_bytes(6, 1), 1);

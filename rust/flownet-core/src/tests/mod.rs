@@ -1,5 +1,5 @@
-//! Scenarios on two simulated workers (see [`pair`]), properties over random operations, and what threads share under
-//! real threads. Tests of one type alone stand in that type's file, the models of loom in `loom.rs`.
+//! Scenarios on two simulated workers (see [`pair`]), properties over random operations, and shared state under real
+//! threads. Tests of a single type are in that type's file, the models of loom in `loom.rs`.
 
 mod budgets;
 mod cancel;

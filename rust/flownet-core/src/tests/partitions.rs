@@ -1,4 +1,4 @@
-//! The writer's side: broadcast, switches, flushes, counters, availability.
+//! Writer side: broadcast, switches, flushes, counters, availability.
 
 use std::task::{Poll, Waker};
 

@@ -14,7 +14,7 @@ use crate::subpartition::Element;
 
 const SEGMENT_BYTES: usize = 16 * 1024;
 
-/// A partition short of memory, and what was read of each subpartition.
+/// A partition short of memory, and the data read from each subpartition.
 struct Rig {
     segments: Arc<SegmentPool>,
     pool: Arc<BufferPool>,
@@ -38,7 +38,7 @@ impl Rig {
         Self { segments, pool, partition, cells, written: empty.clone(), records, read: empty, buffers_read: 0 }
     }
 
-    /// Writes a record; where no segment is to be had, all that may be read is read first, and that must be enough.
+    /// Writes a record. If no segment is available, reads all readable data first, and that must be enough.
     fn emit(&mut self, to: usize, record: &[u8]) {
         let subpartition = SubpartitionIndex::new(to as u32);
         let mut taken = 0;
@@ -71,7 +71,7 @@ impl Rig {
         read
     }
 
-    /// What was read since then, for each buffer.
+    /// Returns the bytes per buffer read since then.
     fn bytes_a_buffer_since(&self, (bytes, buffers): (usize, usize)) -> usize {
         (self.bytes_read() - bytes) / (self.buffers_read - buffers)
     }
@@ -193,7 +193,8 @@ proptest! {
     }
 }
 
-/// One subpartition begins most segments, and others have parts of them open, read to the end: its lane is at its quota.
+/// One subpartition begins most segments. Others have parts of them open that were read to the end, so its lane is at
+/// its quota.
 #[test]
 fn what_others_have_open_of_a_busy_subpartitions_segments_does_not_stop_the_writer() {
     for limit in [FillLimit::NONE, FillLimit::ONE_RECORD, FillLimit::new(100)] {

@@ -26,7 +26,7 @@ enum Op {
     Limit(u32),
 }
 
-/// What breaks an exchange.
+/// Failure of an exchange.
 #[derive(Clone, Copy, Debug)]
 enum End {
     ReleaseChannel(u32),
@@ -60,7 +60,8 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn setup() -> impl Strategy<Value = Setup> {
     let local = prop_oneof![Just((|_| false) as fn(u32) -> bool), Just((|channel| channel == 1) as fn(u32) -> bool)];
-    // Small payloads are copied into runs of frames, large ones are pointed at: both, and the seam between them.
+    // Small payloads are copied into runs of frames, large ones are referenced. Test both, and the boundary between
+    // them.
     let segment_bytes = prop_oneof![3 => Just(SEGMENT_BYTES), 1 => Just(700usize)];
     let memory = prop_oneof![3 => Just(None), 2 => (2..6usize, 1..7usize).prop_map(Some)];
     let pools = (segment_bytes, 0..4u32, 1..6u32, 3..12usize, memory);
@@ -171,7 +172,7 @@ proptest! {
         let mut pair = Pair::new(setup);
         run(&mut pair, &before).expect("nothing breaks yet");
         break_off(&mut pair, end);
-        // Whoever still reads gets what arrived, then the failure.
+        // A remaining reader gets the elements that arrived, then the failure.
         pair.resume_blocked_if_possible();
         let _ = run(&mut pair, &after);
         pair.is_unwritable = false;

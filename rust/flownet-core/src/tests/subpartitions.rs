@@ -1,4 +1,4 @@
-//! The subpartition machine: who is notified when, and what backlog means.
+//! Subpartition machine: notifications, and the meaning of the backlog.
 #![expect(unused_must_use, reason = "a step of a scenario is often made for its effect alone")]
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// With a reader that found nothing.
+    /// Creates a rig with a reader that found no element.
     fn new() -> Self {
         let segments = SegmentPool::new(SEGMENTS, SEGMENT_BYTES).unwrap();
         let settings = BufferPoolSettings { min: 0, max: None, lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
@@ -62,7 +62,7 @@ impl Rig {
         self.subpartition.add_event(event).unwrap()
     }
 
-    /// Polls as a reader does: looks again where it fell asleep on a buffer that it watched.
+    /// Polls as a reader does: polls again if it fell asleep on a buffer that it watched.
     fn poll(&mut self) -> Option<PolledElement> {
         let polled = self.subpartition.poll();
         if self.subpartition.take_ended_watch() {
@@ -71,7 +71,7 @@ impl Rig {
         polled
     }
 
-    /// Polls until nothing is there and says how many data buffers and events there were.
+    /// Polls until there is no element. Returns the number of data buffers and events.
     fn drain(&mut self) -> (u32, u32) {
         let (mut data, mut events) = (0, 0);
         while let Some(polled) = self.poll() {
@@ -336,7 +336,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 proptest! {
-    /// A backlog is a promise: that many data buffers can be polled, one after the other, and each poll says how many
+    /// A backlog is a promise: that many data buffers can be polled, one after the other. Each poll returns how many
     /// are left.
     #[test]
     fn the_backlog_is_exact_after_any_operations(ops in ops()) {

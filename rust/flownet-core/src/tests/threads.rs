@@ -1,4 +1,4 @@
-//! What threads share, under real threads: no lost wake-up, no leak, no deadlock.
+//! Shared state under real threads: no lost wake-up, no leak, no deadlock.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -27,7 +27,7 @@ fn pool(segments: &Arc<SegmentPool>, min: usize) -> Arc<BufferPool> {
     segments.create_buffer_pool(settings).unwrap()
 }
 
-/// Writes the numbers 0.. as records of four bytes, waiting for segments as a task does.
+/// Writes the numbers 0.. as records of four bytes, and waits for segments as a task does.
 fn produce(mut partition: ResultPartition, flush: impl Fn(&mut ResultPartition, u32)) {
     let (sub, waker) = (SubpartitionIndex::new(0), ThreadWaker::current());
     for number in 0..RECORDS {
@@ -48,7 +48,7 @@ fn produce(mut partition: ResultPartition, flush: impl Fn(&mut ResultPartition, 
     partition.finish(true);
 }
 
-/// Reads all channels to their end and checks that each gives all numbers in order.
+/// Reads all channels to their end and checks that each returns all numbers in order.
 fn consume(gate: &InputGate) {
     let waker = ThreadWaker::current();
     let mut expected = [0u32; PRODUCERS as usize];

@@ -1,4 +1,4 @@
-//! Frames survive the wire, however they are cut; nothing else does.
+//! Frames survive the wire, however they are cut; invalid bytes do not.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
 
 const LIMITS: WireLimits = WireLimits::for_segments(1024);
 
-/// A frame with what it owns, so that a stream of them can be compared with what was put in.
+/// A frame with owned data, to compare a stream of frames with the sent ones.
 #[derive(Clone, Debug, PartialEq)]
 enum SentFrame {
     Data { channel: u32, sequence: u32, backlog: u32, payload: Vec<u8>, checked: bool },
@@ -162,7 +162,7 @@ fn any_sent() -> impl Strategy<Value = SentFrame> {
     ]
 }
 
-/// Decodes as a driver does: bytes come in pieces, a payload is taken when its header is known.
+/// Decodes as a driver does: bytes arrive in pieces, and a payload is taken when its header is known.
 #[derive(Default)]
 struct Receiver {
     staged: Vec<u8>,
@@ -272,7 +272,7 @@ proptest! {
         bytes.extend_from_slice(&payload);
         bytes[position.index(CHECKED_DATA_HEADER_BYTES + payload.len())] ^= 1 << bit;
 
-        // A flipped length or flag shows as a payload that is not all there, or as a header of its own.
+        // A flipped length or flag shows as an incomplete payload, or as a different header.
         if let Ok(DecodeResult::Data { header, consumed }) = decode(&bytes, &LIMITS)
             && header.checksum.is_some()
             && let Some(payload) = bytes.get(consumed..consumed + header.payload_bytes as usize)

@@ -45,6 +45,7 @@ impl ReceivePolicy for Lossy {
         let mut cutter = *self.cutter.lock();
         let cut = gate.admit(|intake| cutter.cut(&mut segment.as_mut_slice()[..len], |bytes| intake.admit(bytes)));
         *self.cutter.lock() = cutter;
+        // The start of the prefix came with the previous buffer, so it goes ahead in a segment of its own.
         if let Some(carried) = cut.carried()
             && let Some(mut front) = unpooled(channel, carried.len())
         {

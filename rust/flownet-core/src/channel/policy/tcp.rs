@@ -57,6 +57,7 @@ impl ReceivePolicy for TcpWait {
                     return Poll::Ready(Some(segment));
                 }
                 state.reader = Some(waker.clone());
+                // T2: it may already be in the pool's queue.
                 if std::mem::replace(&mut state.is_waiting, true) {
                     return Poll::Pending;
                 }

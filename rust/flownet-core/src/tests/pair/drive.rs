@@ -1,4 +1,4 @@
-//! The two drivers: they move bytes between machines and wires as real ones do between machines and sockets.
+//! The two drivers: they move bytes between machines and wires, as real ones do between machines and sockets.
 
 use std::io::IoSlice;
 use std::task::Waker;
@@ -10,7 +10,7 @@ use crate::exchange::consumer::{PayloadSlot, ReceiveSlot};
 use crate::wire::codec::{DecodeResult, decode};
 use crate::wire::{ControlFrame, WireLimits};
 
-/// The consumer's driver between two reads.
+/// State of the consumer's driver between two reads.
 #[derive(Default)]
 pub(super) struct Receiver {
     staged: Vec<u8>,
@@ -30,7 +30,7 @@ impl Pair {
         panic!("the connections never come to rest");
     }
 
-    /// One turn of each driver. False if nothing moved.
+    /// Runs one turn of each driver. Returns false if no bytes moved.
     pub(crate) fn step(&mut self) -> bool {
         let moved = self.step_producer() | self.step_consumer();
         self.assert_credit_is_backed();
@@ -129,7 +129,7 @@ impl Pair {
         moved
     }
 
-    /// What the consumer's driver does with bytes it has read.
+    /// Handles bytes that the consumer's driver has read.
     pub(crate) fn consumer_takes(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
         let limits = WireLimits::for_segments(self.setup.segment_bytes as u32);
         let consumer = self.consumer.as_mut().unwrap();
@@ -187,15 +187,15 @@ impl Pair {
         Ok(())
     }
 
-    /// The sender never has more credit than the receiver holds segments for it.
+    /// Checks that the sender never has more credit than the receiver holds segments for it.
     fn assert_credit_is_backed(&self) {
-        // A blocked channel voids all credit at once, its sender when it is resumed.
+        // A blocked channel voids all credit at once, its sender only when it is resumed.
         if self.had_barrier || self.setup.control != ChannelControl::Credit {
             return;
         }
         for (id, remote) in self.channels.values() {
             let credit = self.producer.as_ref().and_then(|producer| producer.credit(*id)).map_or(0, |c| c.get());
-            // A channel that was released is about to tell the sender.
+            // A released channel is about to inform the sender.
             let free = if remote.is_open() { remote.free_segments() } else { usize::MAX };
             assert!(credit as usize <= free, "credit {credit} for {free} segments");
         }

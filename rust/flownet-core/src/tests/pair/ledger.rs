@@ -1,10 +1,10 @@
-//! What was written and must come out again.
+//! Ledger of the written elements, which must be read again.
 
 use std::collections::VecDeque;
 
 use crate::event::Event;
 
-/// What the partition wrote to one channel and the gate has not given yet.
+/// Elements that the partition wrote to one channel and the gate has not returned yet.
 #[derive(Default)]
 pub(super) struct EmittedRecord {
     pub(super) written: u64,
@@ -66,7 +66,7 @@ impl EmittedRecord {
     }
 }
 
-/// The byte at this place of a channel's stream.
+/// Returns the byte at this position of a channel's stream.
 pub(super) fn byte_of(channel: u32, at: u64) -> u8 {
     (at.wrapping_mul(31) ^ (at >> 8) ^ (u64::from(channel) * 101)) as u8
 }

@@ -1,9 +1,9 @@
 //! A producer worker and a consumer worker with pools of their own, joined by wires on virtual time.
 //!
-//! Every byte written has a value that follows from its channel and its place, and every event is noted where it was
-//! emitted, so that each read checks loss, doubling and order by itself. Each read also checks that a task which slept
-//! was woken before it finds something. Rigs end with [`Pair::finish_and_assert_all_segments_home`] or, when the
-//! exchange broke on purpose, with [`Pair::assert_all_segments_home`].
+//! Every written byte has a value computed from its channel and its position. Every event is recorded when it is
+//! emitted. Each read thus checks loss, duplication and order by itself. Each read also checks that a task which slept
+//! was woken before it finds an element. Rigs end with [`Pair::finish_and_assert_all_segments_home`]. If the exchange
+//! failed on purpose, they end with [`Pair::assert_all_segments_home`].
 
 mod drive;
 mod ledger;
@@ -39,7 +39,7 @@ pub(crate) const SEGMENT_BYTES: usize = 32;
 pub(crate) const PARTITION: PartitionId = PartitionId::new(7);
 pub(crate) const PEER: &str = "producer:1";
 
-/// What a pair is made of. The defaults are the product's, on small segments.
+/// Parameters of a pair. The defaults are the product's, with small segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) segment_bytes: usize,
@@ -49,12 +49,13 @@ pub(crate) struct Setup {
     pub(crate) floating: u32,
     /// Segments of the partition; `None`: the product's.
     pub(crate) partition_segments: Option<usize>,
-    /// Segments the partition may take beyond these.
+    /// Segments that the partition may take beyond these.
     pub(crate) overdraft: u32,
-    /// Segments of the producing and of the consuming worker, whatever the pools would like; `None`: as many as that.
+    /// Segments of the producing and of the consuming worker, whatever the pools request; `None`: as many as they
+    /// request.
     pub(crate) memory: Option<(usize, usize)>,
     pub(crate) latency_ms: u64,
-    /// Cut reads and writes at random places; otherwise as they come.
+    /// Cuts reads and writes at random places; `None`: not cut.
     pub(crate) seed: Option<u64>,
     pub(crate) checksums: bool,
     /// Channels that read the partition directly.
@@ -102,14 +103,14 @@ pub(crate) struct Pair {
     pub(crate) producer: Option<ProducerConnection>,
     pub(crate) producer_ready: Arc<ReadyList>,
     pub(crate) outbox: Outbox,
-    /// A socket that takes nothing.
+    /// The socket accepts no bytes.
     pub(crate) is_unwritable: bool,
     pub(crate) consumer: Option<ConsumerConnection>,
     consumer_ready: Arc<ReadyList>,
     receiver: Receiver,
     pub(crate) to_consumer: Wire,
     pub(crate) to_producer: Wire,
-    /// Decoded by the producer, in order: what the consumer announced.
+    /// Announcements of the consumer, in the order in which the producer decoded them.
     pub(crate) credit_frames: Vec<Vec<(ChannelId, u32)>>,
     pub(crate) backlog_frames: Vec<(ChannelId, u32)>,
     pub(crate) cancel_frames: Vec<ChannelId>,
@@ -231,7 +232,7 @@ impl Pair {
         self.channels[&ChannelIndex::new(channel)].0
     }
 
-    /// A pool of another job on the consuming worker.
+    /// Creates a pool of another job on the consuming worker.
     pub(crate) fn late_gate_pool(&self, min: usize) -> Result<Arc<BufferPool>, MemoryError> {
         let settings = BufferPoolSettings { min, max: Some(min), ..PoolSizing::default().gate(1) };
         self.consumer_segments.create_buffer_pool(settings)
@@ -239,7 +240,7 @@ impl Pair {
 
     // Writing.
 
-    /// Writes up to `bytes` bytes as one record and says how many found room.
+    /// Writes up to `bytes` bytes as one record. Returns how many found room.
     pub(crate) fn emit_bytes(&mut self, channel: u32, bytes: usize) -> usize {
         let emitted = &mut self.emitted[channel as usize];
         let key = if self.setup.is_broadcast { 0 } else { channel };
@@ -296,7 +297,7 @@ impl Pair {
         }
     }
 
-    /// Ends the partition and lets go of it, as a task does.
+    /// Ends and drops the partition, as a task does.
     pub(crate) fn finish_producer(&mut self) {
         if let Some(mut partition) = self.partition.take() {
             partition.finish(true);
@@ -309,14 +310,14 @@ impl Pair {
 
     // Reading.
 
-    /// Reads up to `elements` elements and drops their buffers. Says how many there were.
+    /// Reads up to `elements` elements and drops their buffers. Returns their number.
     pub(crate) fn read(&mut self, elements: usize) -> usize {
         let read = self.hold(elements);
         self.drop_held();
         read
     }
 
-    /// Reads up to `elements` elements and keeps their buffers, as a slow task does.
+    /// Reads up to `elements` elements and holds their buffers, as a slow task does.
     pub(crate) fn hold(&mut self, elements: usize) -> usize {
         let mut read = 0;
         while read < elements && self.read_one().expect("the gate did not fail") {
@@ -329,7 +330,7 @@ impl Pair {
         self.held.clear();
     }
 
-    /// The task is done with the oldest of the buffers it keeps.
+    /// Drops the oldest of the held buffers, as a task does after processing them.
     pub(crate) fn drop_all_held_but(&mut self, kept: usize) {
         self.held.drain(..self.held.len() - kept);
     }
@@ -382,7 +383,7 @@ impl Pair {
         }
     }
 
-    /// For exchanges that break: what is blocked may be gone.
+    /// For exchanges that fail: blocked channels may be gone.
     pub(crate) fn resume_blocked_if_possible(&mut self) {
         for channel in std::mem::take(&mut self.blocked) {
             let _ = self.gate().resume(channel);
@@ -394,7 +395,7 @@ impl Pair {
         self.emitted[channel as usize].written - self.emitted[channel as usize].read
     }
 
-    // What can be seen.
+    // Observation.
 
     pub(crate) fn consumer_queue(&self) -> usize {
         self.gate().queued_buffers()
@@ -409,9 +410,9 @@ impl Pair {
         self.producer.as_ref().and_then(|producer| producer.credit(id)).map_or(0, |credit| credit.get())
     }
 
-    // Ending.
+    // End.
 
-    /// Ends the stream, reads all of it, checks that nothing is missing, and counts segments.
+    /// Ends the stream, reads all of it, checks that no data is missing, and counts segments.
     pub(crate) fn finish_and_assert_all_segments_home(mut self) {
         self.finish_producer();
         self.drop_held();

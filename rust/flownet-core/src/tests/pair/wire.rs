@@ -1,8 +1,8 @@
-//! Bytes under way, and where they are cut.
+//! Bytes in transit, and the places where they are cut.
 
 use std::collections::VecDeque;
 
-/// Bytes on their way.
+/// Bytes in transit.
 #[derive(Default)]
 pub(crate) struct Wire {
     pub(super) in_flight: VecDeque<(u64, Vec<u8>)>,
@@ -21,7 +21,7 @@ impl Wire {
         self.in_flight.is_empty() && self.unread.is_empty()
     }
 
-    /// Moves what has arrived to `unread`, or a random part of it. False if nothing did.
+    /// Moves all bytes that have arrived, or a random part of them, to `unread`. Returns false if there were none.
     pub(super) fn receive(&mut self, now_ms: u64, cut: Option<&mut Random>) -> bool {
         let mut limit = cut.map_or(usize::MAX, |random| random.up_to(MAX_CUT_BYTES));
         let mut moved = false;
@@ -42,7 +42,7 @@ impl Wire {
 }
 
 impl Random {
-    /// 1 to `max`.
+    /// Returns a number from 1 to `max`.
     pub(super) fn up_to(&mut self, max: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
