@@ -1,5 +1,5 @@
-//! A mutex with deferred work: if the lock is taken, the caller sets a flag and returns. The holder reads the flags
-//! after it unlocks.
+//! A mutex with deferred work: if another thread holds the lock, the caller sets a flag and returns. The holder reads
+//! the flags after it unlocks.
 //!
 //! The drivers use it: any thread with time to spare drives their state machines. It is in this crate because its loom
 //! models are.

@@ -130,8 +130,8 @@ impl InputGate {
     }
 
     /// Marks a checkpoint as late. Its barriers on remote channels overtake the elements queued here, whether they are
-    /// queued already or arrive later, and whatever their kind. The barriers of local channels are queued at their
-    /// producers and not here.
+    /// queued already or arrive later. This applies to unaligned barriers and to barriers aligned with a timeout. The
+    /// barriers of local channels are queued at their producers and not here.
     pub fn expire(&self, checkpoint_id: CheckpointId) {
         self.change(|state| state.expire(checkpoint_id));
     }

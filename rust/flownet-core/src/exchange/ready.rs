@@ -74,8 +74,8 @@ impl ReadyList {
         state.driver.is_none() || state.ready.len() >= many
     }
 
-    /// Moves all channels to `out`. Ready if there was at least one. Otherwise the next [`Listing::wake`] wakes
-    /// `waker`, once.
+    /// Moves all channels to `out`. Ready if there was at least one. Otherwise the next channel that wakes the driver
+    /// wakes `waker`, once.
     pub fn poll_drain(&self, out: &mut Vec<ChannelId>, waker: &Waker) -> Poll<()> {
         let mut state = self.state.lock();
         if state.ready.is_empty() {

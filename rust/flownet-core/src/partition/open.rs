@@ -100,7 +100,7 @@ impl OpenBuffers {
         self.end_spare();
     }
 
-    /// Begins a segment. Returns the whole segment, or a part and stores the other parts as spare.
+    /// Begins a segment. Returns the whole segment, or one part of it; the other parts become spare.
     pub(super) fn begin(&mut self, segment: MemorySegment) -> SegmentPart {
         debug_assert!(self.spare.is_empty(), "I3: what is left of the last segment is used first");
         self.segments.begin();

@@ -77,7 +77,7 @@ impl ResultPartition {
     #[inline]
     pub(crate) fn runs(&mut self) -> Runs<'_> {
         let (builders, marks, records) = (self.open.builders(), self.dirty.each(), self.records.each());
-        // Equal lengths, which let the compiler drop bounds checks.
+        // Slices of equal length: the compiler should know that they are.
         let (marks, records) = (&marks[..builders.len()], &records[..builders.len()]);
         Runs { builders, marks, records, flusher: self.dirty.flusher(), cells: &self.shared.cells }
     }
