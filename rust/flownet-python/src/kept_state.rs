@@ -126,7 +126,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         }
         for name in self.names.iter().filter(|name| **name == WATERMARK || !is_incidental(name)) {
             match *name {
-                "fold" => self.each_value((name, "value"), |input| self.folded(input))?,
+                "fold" => self.each_value(name, "value", |input| self.folded(input))?,
                 "slices" => self.slices(name)?,
                 "windows" => self.windows(name)?,
                 "join" => self.each_key(
@@ -143,9 +143,9 @@ impl<'a, 'py> Reader<'a, 'py> {
                     },
                 )?,
                 timers if timers.starts_with("timers.") => self.timers(timers)?,
-                "state" | "global_state" => self.each_value((name, name), |input| self.value(input))?,
+                "state" | "global_state" => self.each_value(name, name, |input| self.value(input))?,
                 "seen" => {
-                    self.each_value((name, "value"), |input| Ok(PyInt::new(self.py, input.signed()?).into_any()))?
+                    self.each_value(name, "value", |input| Ok(PyInt::new(self.py, input.signed()?).into_any()))?
                 }
                 "first_rows" => self.first_rows(name)?,
                 _ => self.items(name)?,
@@ -180,7 +180,8 @@ impl<'a, 'py> Reader<'a, 'py> {
     /// The same of one value each, which is shown under another name.
     fn each_value(
         &self,
-        (name, shown): (&str, &str),
+        name: &str,
+        shown: &str,
         read: impl FnMut(&mut Input<'a>) -> Readable<Bound<'py, PyAny>>,
     ) -> Readable<()> {
         self.each_key(name, read, |key, value| {

@@ -49,7 +49,7 @@ impl Parts {
     }
 
     /// Appends a bundle of rows of one key, whose hash this is. It is empty then.
-    pub(crate) fn push_bundle(&mut self, (hash, key): (u32, &[u8]), bundle: &mut MiniBatch) {
+    pub(crate) fn push_bundle(&mut self, hash: u32, key: &[u8], bundle: &mut MiniBatch) {
         self.more_rows += bundle.records().saturating_sub(1);
         self.push(bundle.timestamp_ms(), hash, key, |out| bundle.take(out));
     }

@@ -209,7 +209,8 @@ impl CheckpointStore {
         &self,
         path: &Path,
         parts: Vec<StatePart>,
-        (is_piece, written): (bool, &mut TaskSnapshot),
+        is_piece: bool,
+        written: &mut TaskSnapshot,
     ) -> Result<(), StoreError> {
         let mut offset = HEADER_BYTES as u64;
         let mut refs = Vec::with_capacity(parts.len());
@@ -398,7 +399,7 @@ impl SnapshotWriter<'_> {
     /// Returns [`StoreError::Io`].
     pub async fn write_piece(&mut self, piece: StatePart) -> Result<(), StoreError> {
         let path = self.name.path_of(&format!(".{:06}", self.written.parts.len()));
-        self.store.write_parts(&path, vec![piece], (true, &mut self.written)).await
+        self.store.write_parts(&path, vec![piece], true, &mut self.written).await
     }
 
     /// Writes the parts that do not come in pieces, after all pieces.
@@ -407,7 +408,7 @@ impl SnapshotWriter<'_> {
     /// Returns [`StoreError::Io`].
     pub async fn finish(mut self, parts: Vec<StatePart>) -> Result<TaskSnapshot, StoreError> {
         if !parts.is_empty() {
-            self.store.write_parts(&self.name.path(), parts, (false, &mut self.written)).await?;
+            self.store.write_parts(&self.name.path(), parts, false, &mut self.written).await?;
         }
         Ok(self.written)
     }

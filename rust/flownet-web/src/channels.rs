@@ -35,7 +35,7 @@ pub(crate) async fn channels(
             let why = format!("subtask {subtask} of task {task} does not run now, so it has no channels");
             Err(Refusal::new(StatusCode::CONFLICT, why))
         }
-        Err(_) => Err(Refusal::no_answer((task, subtask), LONGEST_LOOK)),
+        Err(_) => Err(Refusal::no_answer(task, subtask, LONGEST_LOOK)),
     }
 }
 

@@ -58,7 +58,7 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, format!("there is no job {id:?} here: /api/v1/jobs lists those there are"))
     }
 
-    pub(crate) fn no_answer((task, subtask): (u32, u32), limit: Duration) -> Self {
+    pub(crate) fn no_answer(task: u32, subtask: u32, limit: Duration) -> Self {
         let why = format!("the worker of subtask {subtask} of task {task} did not answer within {limit:?}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, why)
     }

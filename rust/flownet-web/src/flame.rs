@@ -45,7 +45,7 @@ pub(crate) async fn flame(
             let why = format!("the worker of subtask {subtask} of task {task} cannot sample it: {why}");
             Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why))
         }
-        Err(_) => Err(Refusal::no_answer((task, subtask), limit)),
+        Err(_) => Err(Refusal::no_answer(task, subtask, limit)),
     }
 }
 

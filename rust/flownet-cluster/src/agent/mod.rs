@@ -183,7 +183,7 @@ impl Agent {
             Some(restored) => {
                 let url = settings.checkpoint_storage.as_deref().unwrap_or_default();
                 let store = CheckpointStore::open(url).map_err(WorkerFault::Store)?.with_digests(has_digests);
-                self.checkpointing((generation, attempt), store, &settings, &tasks, restored).await?
+                self.checkpointing(generation, attempt, store, &settings, &tasks, restored).await?
             }
         };
         let environment = self.open_network(&settings, segments).await?;
@@ -204,7 +204,8 @@ impl Agent {
     /// What each task is told of checkpoints, in their order: it goes on from what was kept of it.
     async fn checkpointing(
         &self,
-        (generation, attempt): (u64, Attempt),
+        generation: u64,
+        attempt: Attempt,
         store: CheckpointStore,
         settings: &JobSettings,
         tasks: &[TaskSpec],

@@ -67,7 +67,7 @@ impl<'a> JobGraph<'a> {
             let operator = checked.operator(position);
             let joins = |edge: &usize| {
                 let vertex = &vertices[vertex_of[checked.ends[*edge].0]];
-                joins(checked, *edge, vertex, (&fused, &among_objects))
+                joins(checked, *edge, vertex, &fused, &among_objects)
             };
             if let Some(edge) = only_input(checked, position).filter(joins) {
                 inner.insert(edge);
@@ -139,7 +139,8 @@ fn joins(
     checked: &CheckedDataflow<'_>,
     edge: usize,
     vertex: &JobVertex<'_>,
-    (fused, among_objects): (&BTreeSet<usize>, &BTreeSet<usize>),
+    fused: &BTreeSet<usize>,
+    among_objects: &BTreeSet<usize>,
 ) -> bool {
     let (from, to) = checked.ends[edge];
     let (upstream, operator) = (checked.operator(from), checked.operator(to));

@@ -169,7 +169,8 @@ impl PyProcessContext {
     pub(super) fn keep_broadcast(
         &self,
         inputs: ProcessInputs,
-        (info, kept): (&OperatorInfo, &mut KeptValues),
+        info: &OperatorInfo,
+        kept: &mut KeptValues,
         to: &mut Snapshot<'_>,
     ) -> Result<(), TaskError> {
         Python::attach(|py| {
@@ -188,7 +189,8 @@ impl PyProcessContext {
     pub(super) fn restore_broadcast(
         &self,
         py: Python<'_>,
-        (info, classes): (&OperatorInfo, &KnownClasses),
+        info: &OperatorInfo,
+        classes: &KnownClasses,
         from: &RestoredState<'_>,
     ) -> Result<(), TaskError> {
         let items = from.items(BROADCAST)?;

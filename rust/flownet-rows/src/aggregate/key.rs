@@ -82,7 +82,7 @@ impl KeyTable {
     #[inline]
     fn group_of_int(&mut self, value: i64, kind: IntKey) -> u32 {
         let Self { ints, hasher, bytes, ends, .. } = self;
-        group_of_number(ints, hasher, value, (bytes, ends), |bytes| kind.put(value, bytes))
+        group_of_number(ints, hasher, value, bytes, ends, |bytes| kind.put(value, bytes))
     }
 
     fn group_of_null(&mut self) -> u32 {
@@ -98,7 +98,7 @@ impl KeyTable {
     fn group_of_text(&mut self, data: &[u8], start: usize, end: usize) -> u32 {
         let Some(number) = number_of(data, start, end) else { return self.group_of_long_text(&data[start..end]) };
         let Self { short, hasher, bytes, ends, .. } = self;
-        group_of_number(short, hasher, number, (bytes, ends), |bytes| canonical::put_text(bytes, &data[start..end]))
+        group_of_number(short, hasher, number, bytes, ends, |bytes| canonical::put_text(bytes, &data[start..end]))
     }
 
     /// By what the texts are: in front of each, its canonical form has its length.
@@ -150,7 +150,8 @@ fn group_of_number<N: Copy + Eq + Hash>(
     table: &mut HashTable<(N, u32)>,
     hasher: &impl BuildHasher,
     number: N,
-    (bytes, ends): (&mut Vec<u8>, &mut Vec<u32>),
+    bytes: &mut Vec<u8>,
+    ends: &mut Vec<u32>,
     put: impl FnOnce(&mut Vec<u8>),
 ) -> u32 {
     let hash = hasher.hash_one(number);

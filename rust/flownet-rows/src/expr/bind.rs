@@ -202,7 +202,7 @@ impl Binder<'_> {
             return Err(wrong(&one, &other));
         }
         if is_decimal(&one.data_type) || is_decimal(&other.data_type) {
-            return calculate_decimals(op, (one, other), whole, &text);
+            return calculate_decimals(op, one, other, whole, &text);
         }
         let mut pair = alike(one, other, whole)?;
         if matches!(op, NumberOp::Div | NumberOp::Pow) && !pair.left.data_type.is_floating() {
@@ -333,12 +333,7 @@ fn calculated(op: NumberOp, Pair { left, right }: Pair, data_type: DataType, tex
 }
 
 /// One of two sides is a decimal.
-fn calculate_decimals(
-    op: NumberOp,
-    (left, right): (Bound, Bound),
-    whole: &Expr,
-    text: &str,
-) -> Result<Bound, ExprError> {
+fn calculate_decimals(op: NumberOp, left: Bound, right: Bound, whole: &Expr, text: &str) -> Result<Bound, ExprError> {
     if matches!(op, NumberOp::Div | NumberOp::Pow) {
         return Ok(calculated(op, Pair { left, right }.of_floats(text)?, DataType::Float64, text));
     }

@@ -87,7 +87,7 @@ impl JoinSchemas {
         right_may_miss: bool,
         right_is_whole: bool,
     ) -> Result<Self, JoinError> {
-        check_keys((left, left_keys), (right, right_keys))?;
+        check_keys(left, left_keys, right, right_keys)?;
         let mut fields: Vec<Field> = left.fields().iter().map(|field| field.as_ref().clone()).collect();
         let mut carried = Vec::new();
         for field in right.fields().iter().filter(|field| !right_keys.contains(field.name())) {
@@ -122,10 +122,7 @@ fn names(schema: &Schema) -> Vec<String> {
     schema.fields().iter().map(|field| field.name().clone()).collect()
 }
 
-fn check_keys(
-    (left, left_keys): (&Schema, &[String]),
-    (right, right_keys): (&Schema, &[String]),
-) -> Result<(), JoinError> {
+fn check_keys(left: &Schema, left_keys: &[String], right: &Schema, right_keys: &[String]) -> Result<(), JoinError> {
     if left_keys.len() != right_keys.len() {
         return Err(JoinError::KeySizes { left: left_keys.len(), right: right_keys.len() });
     }

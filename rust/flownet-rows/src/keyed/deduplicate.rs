@@ -116,7 +116,7 @@ impl Operator<RowsFormat> for Deduplicate {
     }
 
     fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        to.add_large((STATE, &[]), &mut self.seen, &SeenValues)
+        to.add_large(STATE, &[], &mut self.seen, &SeenValues)
     }
 
     fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {

@@ -199,7 +199,7 @@ impl Operator<RowsFormat> for DeduplicateByTime {
     }
 
     fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        to.add_large((STATE, &[self.time.kept_ms()]), &mut self.keys, &KeyValues)?;
+        to.add_large(STATE, &[self.time.kept_ms()], &mut self.keys, &KeyValues)?;
         self.time.snapshot(to)
     }
 

@@ -73,7 +73,7 @@ impl Bundles {
                 if rows.peek().is_some() && !bundle.is_full() {
                     continue;
                 }
-                parts.push_bundle((hash, key), bundle);
+                parts.push_bundle(hash, key, bundle);
                 if parts.is_full() {
                     give(std::mem::take(&mut parts))?;
                 }

@@ -102,7 +102,8 @@ impl<M: RecordFormat> OperatorChain<M> {
     fn each_operator(
         &mut self,
         token: M::Token<'_>,
-        (out, now_ms): (&mut Outputs, i64),
+        out: &mut Outputs,
+        now_ms: i64,
         mut work: impl FnMut(&mut dyn Operator<M>, &mut Collector<'_, '_, M>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         for at in 0..self.stages.len() {
@@ -121,7 +122,7 @@ impl<M: RecordFormat> OperatorChain<M> {
     }
 
     fn end_batch(&mut self, token: M::Token<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        self.each_operator(token, (out, NO_CLOCK_MS), |operator, collector| operator.end_batch(collector))?;
+        self.each_operator(token, out, NO_CLOCK_MS, |operator, collector| operator.end_batch(collector))?;
         self.exits.iter_mut().try_for_each(|exit| exit.end_batch(token, out))
     }
 
@@ -171,11 +172,7 @@ impl<M: RecordFormat> OperatorChain<M> {
             let (timestamp_ms, body) = entry.split(bytes, watermark_ms)?;
             count_rows(&self.medium, body, out);
             if self.medium.gather(body, &head.info)? {
-                return if self.medium.has_gathered_enough() {
-                    self.push_gathered(token, (out, now_ms))
-                } else {
-                    Ok(())
-                };
+                return if self.medium.has_gathered_enough() { self.push_gathered(token, out, now_ms) } else { Ok(()) };
             }
             let collector = Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
             let record = self.medium.decode(token, body, &head.info)?;
@@ -195,7 +192,7 @@ impl<M: RecordFormat> OperatorChain<M> {
     }
 
     /// Takes what the medium has gathered of the records that came.
-    fn push_gathered(&mut self, token: M::Token<'_>, (out, now_ms): (&mut Outputs, i64)) -> Result<(), TaskError> {
+    fn push_gathered(&mut self, token: M::Token<'_>, out: &mut Outputs, now_ms: i64) -> Result<(), TaskError> {
         let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
         while let Some(record) = self.medium.gathered(token, &head.info)? {
             let collector = Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
@@ -293,7 +290,7 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
                     break;
                 }
             }
-            self.push_gathered(token, (out, now_ms))?;
+            self.push_gathered(token, out, now_ms)?;
             self.end_batch(token, out)
         })
     }
@@ -379,7 +376,7 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
 
     fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            self.each_operator(token, (out, now_ms), |operator, collector| operator.on_timer(now_ms, collector))?;
+            self.each_operator(token, out, now_ms, |operator, collector| operator.on_timer(now_ms, collector))?;
             self.end_batch(token, out)
         })
     }
@@ -470,14 +467,14 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
 
     fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            self.each_operator(token, (out, now_ms), |operator, collector| operator.on_arrived(collector))?;
+            self.each_operator(token, out, now_ms, |operator, collector| operator.on_arrived(collector))?;
             self.end_batch(token, out)
         })
     }
 
     fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            self.each_operator(token, (out, NO_CLOCK_MS), |operator, collector| {
+            self.each_operator(token, out, NO_CLOCK_MS, |operator, collector| {
                 operator.end_batch(collector)?;
                 operator.commit(collector)
             })

@@ -268,7 +268,7 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for RunningFold<F, F::Value> {
     }
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        to.begin_large((STATE, &[]), &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token })?;
+        to.begin_large(STATE, &[], &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token })?;
         self.fold.snapshot(token, to)
     }
 

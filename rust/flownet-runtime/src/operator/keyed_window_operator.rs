@@ -257,7 +257,7 @@ impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
         if windows.is_empty() {
             self.keys.remove(owner.key(), hash)?;
         } else {
-            ask_for(windows, &mut self.queues, (self.clock, self.lateness_ms), || owner.clone());
+            ask_for(windows, &mut self.queues, self.clock, self.lateness_ms, || owner.clone());
         }
         self.keys.make_room(&WindowValues::<M, F, C>::new(
             (&self.fold, &self.calls),
@@ -300,7 +300,8 @@ impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
 fn ask_for<V: Default, T: Default>(
     windows: &mut WindowsOfKey<V, T>,
     queues: &mut [TimerService<TimerKey>; 2],
-    (window_clock, lateness_ms): (Clock, i64),
+    window_clock: Clock,
+    lateness_ms: i64,
     owner: impl Fn() -> TimerKey,
 ) {
     for clock in [0, 1] {
@@ -410,7 +411,7 @@ where
         if windows.is_empty() {
             self.keys.remove(record.key, record.hash)?;
         } else {
-            ask_for(windows, &mut self.queues, (self.clock, lateness_ms), || TimerKey::of(record));
+            ask_for(windows, &mut self.queues, self.clock, lateness_ms, || TimerKey::of(record));
         }
         if !is_late || assigned == 0 {
             return Ok(());
@@ -479,7 +480,7 @@ where
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
-        to.begin_large((STATE, &[self.time.kept_ms(), self.wall_ms]), &mut self.keys, &values)?;
+        to.begin_large(STATE, &[self.time.kept_ms(), self.wall_ms], &mut self.keys, &values)?;
         self.time.snapshot(to)?;
         self.fold.snapshot(token, to)
     }

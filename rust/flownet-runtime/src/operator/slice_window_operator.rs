@@ -99,7 +99,7 @@ impl<F, V> SliceWindowOperator<F, V> {
         // One without end is the only one.
         if let Some(rolling) = self.rolling.as_mut().filter(|_| window.end_ms < i64::MAX) {
             rolling.roll_to(window, self.windows.slices(), &mut FoldOf::new(&self.fold, collector))?;
-            return give_out_rolling(&mut self.fold, (window, &self.time), rolling, collector);
+            return give_out_rolling(&mut self.fold, window, &self.time, rolling, collector);
         }
         let (token, mut merged) = (collector.token, 0);
         let whole = self.put_together(window, token, || breathe_now_and_then(&mut merged, collector))?;
@@ -218,7 +218,7 @@ fn add<'a, V: Default>(
     let empty = || KeyEntry::new(record, V::default());
     match time.ahead_of(hash) {
         None => windows.add(key, hash, timestamp_ms, empty),
-        Some(clock_ms) => windows.add_ahead(clock_ms, (key, hash), timestamp_ms, empty),
+        Some(clock_ms) => windows.add_ahead(clock_ms, key, hash, timestamp_ms, empty),
     }
 }
 
@@ -246,7 +246,8 @@ fn give_out<M: RecordFormat, F: Fold<M>>(
 /// The same for the window that was rolled to.
 fn give_out_rolling<M: RecordFormat, F: Fold<M>>(
     fold: &mut F,
-    (window, time): (Window, &EventTime),
+    window: Window,
+    time: &EventTime,
     rolling: &mut RollingWindow<KeyEntry<F::Value>>,
     collector: &mut Collector<'_, '_, M>,
 ) -> Result<(), TaskError> {
@@ -475,7 +476,7 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
             None => in_rows(self.windows.all(), look_at, write)?,
             Some((_, touched)) => in_rows(touched.into_iter(), look_at, write)?,
         }
-        to.add_upon((base, on_disk), STATE, groups, self.windows.changes_mut());
+        to.add_upon(base, on_disk, STATE, groups, self.windows.changes_mut());
         if self.clock == Clock::Event {
             self.time.snapshot(to)?;
         }

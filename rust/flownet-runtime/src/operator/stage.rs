@@ -163,7 +163,7 @@ impl<M: RecordFormat> Stage<M> {
             to.add_items(FINISHED, [cx.parallelism.to_le_bytes()]);
         }
         if !to.is_empty() && !self.is_writing() {
-            add_what_it_takes(token, medium, (&mut self.key_kinds, &self.info), &mut to)?;
+            add_what_it_takes(token, medium, &mut self.key_kinds, &self.info, &mut to)?;
         }
         Ok(to.into_written())
     }
@@ -185,7 +185,7 @@ impl<M: RecordFormat> Stage<M> {
             operator.write_on(token, &mut to, is_over)?;
         }
         if !self.is_writing() {
-            add_what_it_takes(token, medium, (&mut self.key_kinds, &self.info), &mut to)?;
+            add_what_it_takes(token, medium, &mut self.key_kinds, &self.info, &mut to)?;
         }
         Ok(to.into_written())
     }
@@ -525,7 +525,8 @@ impl<M: RecordFormat> OutputEdge<M> {
 fn add_what_it_takes<M: RecordFormat>(
     token: M::Token<'_>,
     medium: &M,
-    (key_kinds, info): (&mut KeyKinds, &M::Info),
+    key_kinds: &mut KeyKinds,
+    info: &M::Info,
     to: &mut Snapshot<'_>,
 ) -> Result<(), TaskError> {
     key_kinds.snapshot::<M>(to);

@@ -102,7 +102,7 @@ proptest! {
                 }
             }
             let mut to = Snapshot::new("op", subtask, 1);
-            to.add_keyed(("state", &[]), &mut state, write_one).unwrap();
+            to.add_keyed("state", &[], &mut state, write_one).unwrap();
             to.add_timers("timers", range(subtask, before), &mut timers).unwrap();
             parts.extend(to.into_written().parts);
         }
@@ -199,7 +199,7 @@ impl KeptSubtask {
     fn take_checkpoint(&mut self) {
         self.taken += 1;
         let mut to = Snapshot::new("op", 0, self.taken).on(self.complete);
-        to.add_keyed(("state", &[]), &mut self.state, write_one).unwrap();
+        to.add_keyed("state", &[], &mut self.state, write_one).unwrap();
         let mut parts = Vec::new();
         for part in to.into_written().parts {
             if part.is_of_changes() {
@@ -266,7 +266,7 @@ fn state_whose_keys_come_and_go_is_written_whole_and_lists_no_more_keys_than_it_
     let mut state: KeyedState<KeyEntry<u64>> = KeyedState::new(range(0, 1));
     let take = |state: &mut KeyedState<KeyEntry<u64>>, id: u64| {
         let mut to = Snapshot::new("op", 0, id).on(id.checked_sub(1).filter(|base| *base > 0));
-        to.add_keyed(("state", &[]), state, write_one).unwrap();
+        to.add_keyed("state", &[], state, write_one).unwrap();
         to.into_written().parts.remove(0).is_of_changes()
     };
     assert!(!take(&mut state, 1));

@@ -74,7 +74,8 @@ impl<'a> Snapshot<'a> {
     /// what is in memory as changes upon them.
     pub(crate) fn add_upon<K>(
         &mut self,
-        (base, on_disk): (Option<Base>, Option<OnDisk>),
+        base: Option<Base>,
+        on_disk: Option<OnDisk>,
         name: &str,
         groups: Groups,
         changes: &mut Changes<K>,
@@ -82,7 +83,7 @@ impl<'a> Snapshot<'a> {
         let share = groups.share();
         let mut bytes = self.add_body(name, base.is_some() || on_disk.is_some(), groups);
         if let Some(OnDisk { piece, bytes: on_disk_bytes, first_bytes }) = on_disk {
-            self.add_pieces((name, share), first_bytes, piece);
+            self.add_pieces(name, share, first_bytes, piece);
             bytes += on_disk_bytes;
         }
         changes.on_taken(self.checkpoint_id, self.complete, base, bytes);
@@ -91,7 +92,8 @@ impl<'a> Snapshot<'a> {
     /// Adds pieces, as they come.
     fn add_pieces(
         &mut self,
-        (name, share): (&str, Share),
+        name: &str,
+        share: Share,
         first_bytes: [u64; 4],
         mut next: impl FnMut() -> Result<Option<Vec<u8>>, TaskError> + Send + 'static,
     ) {
@@ -115,7 +117,8 @@ impl<'a> Snapshot<'a> {
     /// `write` appends what is kept for one.
     pub fn add_keyed<V>(
         &mut self,
-        (name, header): (&str, &[i64]),
+        name: &str,
+        header: &[i64],
         state: &mut KeyedState<KeyEntry<V>>,
         mut write: impl FnMut(&[u8], &KeyEntry<V>, &mut Vec<u8>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
@@ -134,24 +137,27 @@ impl<'a> Snapshot<'a> {
                 groups.put_removed(state.removed_since(base))?;
             }
         }
-        self.add_upon((base, None), name, groups, state.changes_mut());
+        self.add_upon(base, None, name, groups, state.changes_mut());
         Ok(())
     }
 
     /// The same of state that may be on disk in part.
     pub fn add_large<V>(
         &mut self,
-        (name, header): (&str, &[i64]),
+        name: &str,
+        header: &[i64],
         state: &mut LargeState<V>,
         values: &impl Values<V>,
     ) -> Result<(), TaskError> {
-        self.write_large((name, header), (state, false), values)
+        self.write_large(name, header, state, false, values)
     }
 
     fn write_large<V>(
         &mut self,
-        (name, header): (&str, &[i64]),
-        (state, may_be_later): (&mut LargeState<V>, bool),
+        name: &str,
+        header: &[i64],
+        state: &mut LargeState<V>,
+        may_be_later: bool,
         values: &impl Values<V>,
     ) -> Result<(), TaskError> {
         let mut groups = Groups::with_header(state.range(), header);
@@ -179,7 +185,7 @@ impl<'a> Snapshot<'a> {
             Some(touched) => groups.put_held(touched.into_iter(), is_of_changes, look_at, write)?,
         }
         groups.put_removed(removed.into_iter())?;
-        self.add_upon((base, on_disk), name, groups, state.changes_mut());
+        self.add_upon(base, on_disk, name, groups, state.changes_mut());
         Ok(())
     }
 
@@ -187,11 +193,12 @@ impl<'a> Snapshot<'a> {
     /// added here.
     pub fn begin_large<V>(
         &mut self,
-        (name, header): (&str, &[i64]),
+        name: &str,
+        header: &[i64],
         state: &mut LargeState<V>,
         values: &impl Values<V>,
     ) -> Result<(), TaskError> {
-        self.write_large((name, header), (state, true), values)
+        self.write_large(name, header, state, true, values)
     }
 
     /// Writes on what [`begin_large`](Self::begin_large) began, until all is written, which is added then, or `is_over` says
@@ -205,7 +212,7 @@ impl<'a> Snapshot<'a> {
     ) -> Result<(), TaskError> {
         let share = share_of(state.range());
         if let Some(SweepResult { mut pieces, first_bytes, .. }) = state.write_on(values, is_over)? {
-            self.add_pieces((name, share), first_bytes, move || Ok(pieces.pop_front()));
+            self.add_pieces(name, share, first_bytes, move || Ok(pieces.pop_front()));
         }
         Ok(())
     }
@@ -228,13 +235,13 @@ impl<'a> Snapshot<'a> {
         let mut groups = Groups::new(range);
         let TimersSince { base, set, unset, on_disk } = timers.since(self.base(timers.changes()), range)?;
         // One that was taken back and set again is in both.
-        unset.iter().try_for_each(|(at_ms, key)| groups.put_timer((*at_ms, key), Some(REMOVED)))?;
+        unset.iter().try_for_each(|(at_ms, key)| groups.put_timer(*at_ms, key, Some(REMOVED)))?;
         let becomes = (base.is_some() || on_disk.is_some()).then_some(CHANGED);
         match set {
-            None => timers.near().try_for_each(|(at_ms, key)| groups.put_timer((at_ms, &key), becomes))?,
-            Some(set) => set.iter().try_for_each(|(at_ms, key)| groups.put_timer((*at_ms, key), becomes))?,
+            None => timers.near().try_for_each(|(at_ms, key)| groups.put_timer(at_ms, &key, becomes))?,
+            Some(set) => set.iter().try_for_each(|(at_ms, key)| groups.put_timer(*at_ms, key, becomes))?,
         }
-        self.add_upon((base, on_disk), name, groups, timers.changes_mut());
+        self.add_upon(base, on_disk, name, groups, timers.changes_mut());
         timers.on_taken();
         Ok(())
     }
@@ -315,7 +322,8 @@ impl Groups {
     /// Adds a timer, and what became of it.
     pub(crate) fn put_timer(
         &mut self,
-        (timestamp_ms, owner): (i64, &TimerKey),
+        timestamp_ms: i64,
+        owner: &TimerKey,
         becomes: Option<u8>,
     ) -> Result<(), StateError> {
         let out = self.of(owner.hash())?;

@@ -132,7 +132,7 @@ impl WindowAssigner {
         match *self {
             Self::Grid { size_ms, slide_ms, offset_ms } => AlignedWindows::new(size_ms, slide_ms, offset_ms).map(Some),
             Self::Calendar { zone, unit, count, offset_ms } => {
-                AlignedWindows::of_calendar(zone, (unit, count), offset_ms).map(Some)
+                AlignedWindows::of_calendar(zone, unit, count, offset_ms).map(Some)
             }
             Self::Session { .. } | Self::Global => Ok(None),
         }

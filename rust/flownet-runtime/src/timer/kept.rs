@@ -157,7 +157,7 @@ impl KeptTimers {
             return;
         }
         if self.timers.far.is_some() {
-            self.list_on_disk((timestamp_ms, owner.key.clone()), self.changes.taken());
+            self.list_on_disk(timestamp_ms, owner.key.clone(), self.changes.taken());
         } else {
             self.changes.on_removed(|| (timestamp_ms, owner.key.clone()), || self.timers.most());
         }
@@ -170,14 +170,14 @@ impl KeptTimers {
             && let Some(unset) = far.take_unset()
         {
             for (timestamp_ms, owner) in unset {
-                self.list_on_disk((timestamp_ms, owner.key), owner.taken);
+                self.list_on_disk(timestamp_ms, owner.key, owner.taken);
             }
         }
     }
 
     /// One that was taken back after so many snapshots.
     #[cold]
-    fn list_on_disk(&mut self, (timestamp_ms, key): (i64, TimerKey), taken: u32) {
+    fn list_on_disk(&mut self, timestamp_ms: i64, key: TimerKey, taken: u32) {
         let Some(far) = &mut self.timers.far else { return };
         if self.changes.oldest().is_none_or(|oldest| !oldest.is_before(taken)) {
             return;

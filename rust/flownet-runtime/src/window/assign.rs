@@ -60,7 +60,7 @@ impl AlignedWindows {
     }
 
     /// Windows of `count` days, weeks or months of a zone, which begin when its clocks show `offset_ms` after midnight.
-    pub fn of_calendar(zone: Tz, (unit, count): (CalendarUnit, u32), offset_ms: i64) -> Result<Self, TaskError> {
+    pub fn of_calendar(zone: Tz, unit: CalendarUnit, count: u32, offset_ms: i64) -> Result<Self, TaskError> {
         let size_ms = unit.usual_ms().saturating_mul(i64::from(count));
         if count == 0 || offset_ms < 0 || offset_ms >= size_ms {
             return Err(TaskError::Config(format!(
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn windows_of_a_calendar_with_too_large_an_offset_are_refused() {
         for (count, offset_ms) in [(0, 0), (1, 86_400_000), (1, -1)] {
-            let refused = AlignedWindows::of_calendar(Tz::UTC, (CalendarUnit::Day, count), offset_ms);
+            let refused = AlignedWindows::of_calendar(Tz::UTC, CalendarUnit::Day, count, offset_ms);
             assert!(matches!(refused, Err(TaskError::Config(_))), "{count} {offset_ms}");
         }
     }
@@ -259,7 +259,7 @@ mod tests {
             at in -4_000_000_000_000i64..4_000_000_000_000, near in -200_000_000i64..200_000_000, hour in 0i64..24, count in 1u32..4,
         ) {
             let (hour_ms, day_ms) = (3_600_000, 86_400_000);
-            let days = AlignedWindows::of_calendar(Tz::UTC, (CalendarUnit::Day, count), hour * hour_ms).unwrap();
+            let days = AlignedWindows::of_calendar(Tz::UTC, CalendarUnit::Day, count, hour * hour_ms).unwrap();
             let fixed = AlignedWindows::new(day_ms * i64::from(count), day_ms * i64::from(count), hour * hour_ms).unwrap();
             prop_assert_eq!(days.last_window_of(at), fixed.last_window_of(at));
             prop_assert_eq!(days.windows_of(at).collect::<Vec<_>>(), fixed.windows_of(at).collect::<Vec<_>>());
@@ -302,7 +302,7 @@ mod tests {
             start in any::<i64>(), steps in prop::collection::vec(-3i64..40, 1..200), size in prop_oneof![1i64..5000, 1..i64::MAX],
             in_days in any::<bool>(),
         ) {
-            let days = AlignedWindows::of_calendar(Tz::UTC, (CalendarUnit::Day, 1), 0).unwrap();
+            let days = AlignedWindows::of_calendar(Tz::UTC, CalendarUnit::Day, 1, 0).unwrap();
             let grid = if in_days { days } else { AlignedWindows::new(size, size, 0).unwrap() };
             let times: Vec<i64> = steps.iter().scan(start, |at, step| { *at = at.saturating_add(*step); Some(*at) }).collect();
             let slice = grid.slice_of(times[0]);

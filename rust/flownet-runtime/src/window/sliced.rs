@@ -113,7 +113,8 @@ impl<V> SlicedWindows<V> {
     pub fn add_ahead(
         &mut self,
         clock_ms: i64,
-        (key, hash): (&[u8], u32),
+        key: &[u8],
+        hash: u32,
         timestamp_ms: i64,
         default: impl FnOnce() -> V,
     ) -> SlicePlacement<'_, V> {

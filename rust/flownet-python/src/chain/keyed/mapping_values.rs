@@ -141,21 +141,23 @@ impl KeyedBase {
     pub(super) fn add_mappings(
         &self,
         py: Python<'_>,
-        (to, name): (&mut Snapshot<'_>, &str),
+        to: &mut Snapshot<'_>,
+        name: &str,
         state: &mut KeyedState<KeyEntry<Py<PyDict>>>,
         header: &[i64],
     ) -> Result<(), TaskError> {
         let write = |key: &[u8], held: &KeyEntry<Py<PyDict>>, out: &mut Vec<u8>| {
             self.put(py, (name, key), held.value.bind(py).as_any(), out)
         };
-        to.add_keyed((name, header), state, write)
+        to.add_keyed(name, header, state, write)
     }
 
     /// Puts mappings back.
     pub(super) fn read_mappings(
         &self,
         py: Python<'_>,
-        (from, name): (&RestoredState<'_>, &str),
+        from: &RestoredState<'_>,
+        name: &str,
         state: &mut KeyedState<KeyEntry<Py<PyDict>>>,
     ) -> Result<(), TaskError> {
         from.read_keyed(name, state, |input| self.take_dict(py, input)).map(drop)

@@ -88,7 +88,8 @@ impl Process {
     fn enter_key<'py>(
         &mut self,
         py: Python<'py>,
-        (key, given): (&[u8], &[u8]),
+        key: &[u8],
+        given: &[u8],
         at: CallTime,
     ) -> Result<Bound<'py, PyProcessContext>, TaskError> {
         let mappings = Mappings { base: &self.base, py, name: STATE };
@@ -181,7 +182,7 @@ impl Process {
         // What a timer of event time emits is of its time.
         collector.timestamp_ms = if clock == Clock::Event { timestamp_ms } else { NO_TIMESTAMP };
         let at = CallTime { timestamp_ms, watermark_ms: self.time.of(owner.hash()), clock: Some(clock) };
-        let context = self.enter_key(py, (owner.key(), owner.key_value()), at)?;
+        let context = self.enter_key(py, owner.key(), owner.key_value(), at)?;
         let timestamp = PyInt::new(py, timestamp_ms).into_any();
         let function = self.bound()?.on_timer.bind(py).clone();
         let result = call2(&function, &timestamp, context.as_any());
@@ -288,7 +289,7 @@ impl Operator<PythonFormat> for Process {
         let py = collector.token;
         let value = self.base.decode(py, record.value())?;
         let at = CallTime { timestamp_ms: record.timestamp_ms, watermark_ms: self.time.of(record.hash), clock: None };
-        let context = self.enter_key(py, (record.key, record.key_value()), at)?;
+        let context = self.enter_key(py, record.key, record.key_value(), at)?;
         let function = self.method(py, record.side)?.into_bound(py);
         let result = call2(&function, &value, context.as_any());
         let owner = || TimerKey::of(record);
@@ -366,7 +367,7 @@ impl Operator<PythonFormat> for Process {
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let range = self.state.range();
         let mappings = Mappings { base: &self.base, py, name: STATE };
-        to.begin_large((STATE, &[self.time.kept_ms()]), &mut self.state, &mappings)?;
+        to.begin_large(STATE, &[self.time.kept_ms()], &mut self.state, &mappings)?;
         self.time.snapshot(to)?;
         for (timers, name) in self.timers.iter_mut().chain(&mut self.expiries).zip(TIMERS) {
             to.add_timers(name, range, timers)?;
@@ -375,7 +376,7 @@ impl Operator<PythonFormat> for Process {
             to.add_items(STATE_KINDS, self.kinds.iter().map(|(name, kind)| format!("{kind} {name}")));
         }
         let context = self.bound()?.context.bind(py).clone();
-        context.get().keep_broadcast(self.inputs, (&self.base.info, &mut self.base.kept.borrow_mut()), to)
+        context.get().keep_broadcast(self.inputs, &self.base.info, &mut self.base.kept.borrow_mut(), to)
     }
 
     fn is_writing(&self) -> bool {
@@ -399,7 +400,7 @@ impl Operator<PythonFormat> for Process {
             from.read_timers(name, timers)?;
         }
         let context = self.bound()?.context.bind(py).clone();
-        context.get().restore_broadcast(py, (&self.base.info, &self.base.classes), from)
+        context.get().restore_broadcast(py, &self.base.info, &self.base.classes, from)
     }
 
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {

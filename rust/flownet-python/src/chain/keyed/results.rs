@@ -188,7 +188,7 @@ impl Results {
         to: &mut Snapshot<'_>,
     ) -> Result<(), TaskError> {
         let Some(OfWindow::Object { global, .. }) = &mut self.process else { return Ok(()) };
-        base.add_mappings(py, (to, GLOBAL), global, &[])
+        base.add_mappings(py, to, GLOBAL, global, &[])
     }
 
     pub(super) fn restore(
@@ -198,7 +198,7 @@ impl Results {
         from: &RestoredState<'_>,
     ) -> Result<(), TaskError> {
         let Some(OfWindow::Object { global, .. }) = &mut self.process else { return Ok(()) };
-        base.read_mappings(py, (from, GLOBAL), global)
+        base.read_mappings(py, from, GLOBAL, global)
     }
 
     pub(super) fn open(&self, py: Python<'_>, base: &KeyedBase, cx: &TaskContext) -> Result<(), TaskError> {

@@ -104,7 +104,7 @@ impl Operator<PythonFormat> for ProcessAll {
         put_signed(&mut watermark, self.time.kept_ms());
         to.add_items(WATERMARK, [watermark]);
         if let Some((_, context)) = &self.bound {
-            context.bind(py).get().keep_broadcast(self.inputs, (info, &mut self.kept), to)?;
+            context.bind(py).get().keep_broadcast(self.inputs, info, &mut self.kept, to)?;
         }
         let function = self.function.bind(py);
         let failed = |error: PyErr| info.failed(py, &error, None);
@@ -127,7 +127,7 @@ impl Operator<PythonFormat> for ProcessAll {
             self.time.advance(watermark_ms);
         }
         if let Some((_, context)) = &self.bound {
-            context.bind(py).get().restore_broadcast(py, (info, &self.classes), from)?;
+            context.bind(py).get().restore_broadcast(py, info, &self.classes, from)?;
         }
         let failed = |error: PyErr| info.failed(py, &error, None);
         let items = PyList::empty(py);

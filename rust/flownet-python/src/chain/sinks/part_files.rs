@@ -233,7 +233,7 @@ impl PartFiles {
         }
         let Self { folder, levels, suffix, subtask, parallelism, .. } = self;
         let counted_of = |of| counted.get(&of).copied().unwrap_or(0);
-        remove_strays((folder, levels), (*subtask, *parallelism), suffix, counted_of, &kept)
+        remove_strays(folder, levels, *subtask, *parallelism, suffix, counted_of, &kept)
     }
 
     /// Whether checkpoints commit what is written.

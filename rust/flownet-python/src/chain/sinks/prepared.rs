@@ -93,8 +93,10 @@ impl PreparedFile {
 /// these, but for what its checkpoint knows: files numbered below the first of the subtask that wrote them that does not
 /// count yet, and those of `kept`. It answers for all whose number modulo the parallelism is its own.
 pub(super) fn remove_strays(
-    (folder, levels): (&Path, &[String]),
-    (subtask, parallelism): (u32, u32),
+    folder: &Path,
+    levels: &[String],
+    subtask: u32,
+    parallelism: u32,
     suffix: &str,
     counted_of: impl Fn(u32) -> u64,
     kept: &HashSet<PathBuf>,
@@ -256,7 +258,7 @@ mod tests {
         let waiting = [prepared(0, 2, "new"), in_partition].map(|file| file.pending_path(folder.path()));
         let kept = waiting.into_iter().chain([folder.path().join("part-0.txt.inprogress")]).collect();
         let levels = ["a=".to_owned(), "b=".to_owned()];
-        remove_strays((folder.path(), &levels), (0, 2), "txt", counted_of, &kept).expect("nothing in the way");
+        remove_strays(folder.path(), &levels, 0, 2, "txt", counted_of, &kept).expect("nothing in the way");
         for (name, is_there) in stays.iter().map(|name| (name, true)).chain(goes.iter().map(|name| (name, false))) {
             assert_eq!(folder.path().join(name).exists(), is_there, "{name}");
         }

@@ -187,7 +187,7 @@ impl OnTime {
 
     /// Adds the buffers of each key, under the watermark.
     fn keep<B: Buffers>(&self, to: &mut Snapshot<'_>, keys: &mut LargeState<B>) -> Result<(), TaskError> {
-        to.add_large((STATE, &[self.time.kept_ms()]), keys, &AsBytes)?;
+        to.add_large(STATE, &[self.time.kept_ms()], keys, &AsBytes)?;
         self.time.snapshot(to)
     }
 

@@ -80,7 +80,7 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for RegularJoin<P> {
     }
 
     fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        to.add_large((STATE, &[]), &mut self.keys, &AsBytes)
+        to.add_large(STATE, &[], &mut self.keys, &AsBytes)
     }
 
     fn restore(&mut self, _: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {

@@ -210,9 +210,9 @@ impl Job {
         for (subtask, state) in (0..).zip(&mut self.subtasks) {
             let mut to = Snapshot::new("op", subtask, self.taken).on(self.complete);
             if self.writes_later {
-                to.begin_large(("text", &[]), state, &Text).unwrap();
+                to.begin_large("text", &[], state, &Text).unwrap();
             } else {
-                to.add_large(("text", &[]), state, &Text).unwrap();
+                to.add_large("text", &[], state, &Text).unwrap();
             }
             written.push(to.into_written());
         }
@@ -544,7 +544,7 @@ fn all_that_is_written_is_looked_at_first_and_only_what_changed_where_that_is_li
     let written = |state: &mut LargeState<String>, checkpoint: u64| {
         let mut to = Snapshot::new("op", 0, checkpoint).on(checkpoint.checked_sub(1));
         let values = WatchedValues::default();
-        to.add_large(("text", &[]), state, &values).unwrap();
+        to.add_large("text", &[], state, &values).unwrap();
         assert!(values.0.borrow().is_empty(), "what was looked at was written");
         let part = to.into_written().parts.remove(0);
         (part.is_of_changes(), part.bytes.len())
@@ -595,7 +595,7 @@ fn all_is_written_as_it_was_while_keys_change_go_and_come() {
     many(&mut state, "before");
     let before = kept(&state);
     let mut to = Snapshot::new("op", 0, 1);
-    to.begin_large(("text", &[7]), &mut state, &Text).unwrap();
+    to.begin_large("text", &[7], &mut state, &Text).unwrap();
     let mut written = to.into_written();
     assert!(written.pieces.is_empty() && written.parts[0].bytes.len() < 10, "nothing is written at once");
     let (mut rows, mut number) = (0, 0u32);
@@ -683,7 +683,7 @@ fn what_cannot_be_written_fails_the_checkpoint_and_not_who_touches_it() {
     state.get_mut(&key, hash_key(&key), &PickyValues).unwrap().unwrap().value = "no".into();
     for is_touched in [true, false] {
         let mut to = Snapshot::new("op", 0, 1);
-        to.begin_large(("text", &[]), &mut state, &PickyValues).unwrap();
+        to.begin_large("text", &[], &mut state, &PickyValues).unwrap();
         if is_touched {
             assert_eq!(state.get_mut(&key, hash_key(&key), &PickyValues).unwrap().unwrap().value, "no");
         }

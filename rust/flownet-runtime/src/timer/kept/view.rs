@@ -52,13 +52,13 @@ impl View {
         let Some(since) = self.since else {
             let (set, _) = settled(self.done(lying.read(reading))?);
             for (at_ms, owner) in &set {
-                groups.put_timer((*at_ms, &owner.key), None)?;
+                groups.put_timer(*at_ms, &owner.key, None)?;
             }
             return Ok(before);
         };
         for DoneTimer { timer: (at_ms, owner), is_set } in self.done(lying.read_some(PIECE_BYTES, reading))? {
             if owner.taken >= since {
-                groups.put_timer((at_ms, &owner.key), Some(if is_set { CHANGED } else { REMOVED }))?;
+                groups.put_timer(at_ms, &owner.key, Some(if is_set { CHANGED } else { REMOVED }))?;
             }
         }
         let added = before - lying.bytes();
