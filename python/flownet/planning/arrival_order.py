@@ -7,7 +7,7 @@ from typing import Any
 
 from .dataflow import Dataflow, Node, has_timestamps, upstream
 
-_ORDERED = frozenset({"first", "last"})
+_ORDERED = ("first", "last")
 
 
 def arrival_dependent(dataflow: Dataflow, parallelism: int, workers: int = 0) -> Iterator[str]:

@@ -7,14 +7,14 @@ import flownet as fn
 
 def test_the_result_is_empty_before_the_job_has_run(env: fn.Environment) -> None:
     collected = env.from_collection([1]).collect()
-    assert (len(collected), list(collected), repr(collected)) == (0, [], "Collected([])")
+    assert (len(collected), list(collected), repr(collected)) == (0, [], "CollectedRecords([])")
 
 
 def test_the_result_is_a_sequence(env: fn.Environment, workers: int) -> None:
     collected = env.from_collection(range(20)).collect()
     env.execute(workers)
     assert (collected[0], collected[-1], collected[3:5], len(collected), 7 in collected) == (0, 19, [3, 4], 20, True)
-    assert repr(collected) == "Collected([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... 10 more])"
+    assert repr(collected) == "CollectedRecords([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... 10 more])"
     assert collected == list(range(20))
 
 
