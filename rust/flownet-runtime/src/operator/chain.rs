@@ -1,6 +1,8 @@
-//! The operators of one task as a [`Chain`]: a tree of stages. Records go through it depth first, one at a time; they are
-//! encoded where they leave the task and decoded where they enter it. Keyed operators head a task and get their records
-//! as bytes with the key in front, so that those which only count never build a record.
+//! The operators of one task as a [`Chain`]: a tree of stages.
+//!
+//! Records pass through it depth first, one at a time. They are encoded where they leave the task and decoded where
+//! they enter it. Keyed operators head a task and get their records as bytes with the key in front, so operators that
+//! only count never build a record.
 
 use std::sync::Arc;
 
@@ -24,37 +26,37 @@ use crate::work::Work;
 /// The operators of one task.
 pub struct OperatorChain<M: RecordFormat> {
     medium: M,
-    /// Upstream first: a stage hands records to stages behind it only. The first is the head of all.
+    /// Upstream first: a stage only emits to later stages. The first stage is the head of the chain.
     stages: Vec<Stage<M>>,
     exits: Vec<OutputEdge<M>>,
-    /// For each input of the task, how its records come.
+    /// The form in which records arrive, for each input of the task.
     entries: Vec<Entry>,
-    /// Whether the head takes records with their keys.
+    /// True if the head takes records with their keys.
     is_keyed: bool,
-    /// Whether some operator may be full at times.
+    /// True if some operator may be full at times.
     may_be_full: bool,
-    /// Whether some operator aligns the source with others.
+    /// True if some operator aligns the source with others.
     is_aligned: bool,
-    /// Of its source.
+    /// Rate limit of its source.
     rate_limit: Option<RateLimit>,
-    /// Once it is open.
+    /// Set once the chain is open.
     cx: Option<TaskContext>,
     is_open: bool,
 }
 
-/// How the records of an input come to the head of the chain.
+/// The form in which records of one input reach the head of the chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Which input of the operator it is, from 0.
+    /// The input of the operator, counted from 0.
     pub side: u8,
-    /// Whether they carry their key in front.
+    /// True if records start with their key.
     pub keyed: bool,
-    /// Whether they carry their timestamps.
+    /// True if records carry their timestamps.
     pub stamps: bool,
 }
 
 impl<M: RecordFormat> OperatorChain<M> {
-    /// A chain of these stages, the head first, which has one entry for each input of the task.
+    /// Creates a chain of these stages, the head first, with one entry for each input of the task.
     pub fn new(
         medium: M,
         mut stages: Vec<Stage<M>>,
@@ -83,7 +85,7 @@ impl<M: RecordFormat> OperatorChain<M> {
         })
     }
 
-    /// Tells what each operator keeps, upstream first, between two batches.
+    /// Shows the state of each operator, upstream first, between two batches.
     pub fn inspect<'m>(
         &self,
         token: M::Token<'m>,
@@ -98,7 +100,7 @@ impl<M: RecordFormat> OperatorChain<M> {
         Ok(())
     }
 
-    /// Calls every operator in order, upstream first, so that what one emits meets the next.
+    /// Calls every operator in order, upstream first, so that a downstream operator sees the output of those before it.
     fn each_operator(
         &mut self,
         token: M::Token<'_>,
@@ -126,7 +128,7 @@ impl<M: RecordFormat> OperatorChain<M> {
         self.exits.iter_mut().try_for_each(|exit| exit.end_batch(token, out))
     }
 
-    /// Takes records without the medium for as long as the head can; a record that it cannot take comes back.
+    /// Processes records detached for as long as the head can. Returns a record that it cannot take.
     fn absorb(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<AbsorbedBatch, TaskError> {
         let now_ms = input.now_ms();
         let watermark_ms = input.watermark_ms();
@@ -157,7 +159,7 @@ impl<M: RecordFormat> OperatorChain<M> {
         Ok(AbsorbedBatch::All)
     }
 
-    /// Takes one record of an input, whose channel's watermark this is.
+    /// Processes one record of an input, at the watermark of its channel.
     #[inline]
     fn push(
         &mut self,
@@ -186,12 +188,12 @@ impl<M: RecordFormat> OperatorChain<M> {
             head.taken.add(rows);
             return head.process_keyed(&record, collector);
         }
-        // An operator that needs no key may still be placed by it: it gets the record alone.
+        // A keyed edge may lead to an operator that needs no key: it gets the record alone.
         let record = self.medium.decode(token, record.value(), &head.info)?;
         head.process(record, collector)
     }
 
-    /// Takes what the medium has gathered of the records that came.
+    /// Processes the records that the record format has gathered.
     fn push_gathered(&mut self, token: M::Token<'_>, out: &mut Outputs, now_ms: i64) -> Result<(), TaskError> {
         let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
         while let Some(record) = self.medium.gathered(token, &head.info)? {
@@ -202,8 +204,8 @@ impl<M: RecordFormat> OperatorChain<M> {
     }
 }
 
-/// Finds the links to those who only look at records. A record that nobody else is given may go through them: whoever
-/// comes next gets objects of its own.
+/// Finds the links to passthroughs. A record with no other receiver passes through them uncopied, because the receiver
+/// after them gets its own copy.
 fn ask_who_only_looks<M: RecordFormat>(stages: &mut [Stage<M>]) {
     for at in 0..stages.len() {
         let (stage, after) = stages[at..].split_first_mut().expect("there is a stage at each index");
@@ -219,10 +221,10 @@ fn ask_who_only_looks<M: RecordFormat>(stages: &mut [Stage<M>]) {
     }
 }
 
-/// What an operator keeps, with its keys.
+/// State of an operator, with decoded keys.
 pub type OperatorInspection<'m, M> = Inspection<<M as RecordFormat>::Record<'m>, <M as RecordFormat>::Record<'m>>;
 
-/// Counts the rows of a record that arrived; gives how many these are.
+/// Counts the rows of a record that arrived, and returns their number.
 #[inline]
 fn count_rows<M: RecordFormat>(medium: &M, bytes: &[u8], out: &Outputs) -> u64 {
     let Some(rows) = medium.rows(bytes) else { return 1 };
@@ -230,10 +232,10 @@ fn count_rows<M: RecordFormat>(medium: &M, bytes: &[u8], out: &Outputs) -> u64 {
     rows
 }
 
-/// For what no operator asks the time of.
+/// The time for calls in which no operator reads the clock.
 const NO_CLOCK_MS: i64 = i64::MIN;
 
-/// Who begins a collector goes along links of its own.
+/// Links of a new collector, until the stage sets its own.
 const NO_LINKS: &super::Links = &super::Links::NONE;
 
 impl Entry {
@@ -249,10 +251,10 @@ impl Entry {
     }
 }
 
-/// How far a batch got without the medium.
+/// Progress of a batch before the record format is attached.
 enum AbsorbedBatch {
     All,
-    /// This record of an input, at its channel's watermark, needs the medium; it has not been taken.
+    /// This record of an input, at its channel's watermark, has to be processed attached. The head has not taken it.
     UpTo(usize, Vec<u8>, Option<i64>),
 }
 

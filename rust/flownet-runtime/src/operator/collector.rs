@@ -1,4 +1,4 @@
-//! What lies behind a stage: the ways of a record, of event time and of the end of a batch.
+//! Passes records, event time and the end of a batch to the stages downstream of an operator.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::time_accounting::TimeState;
 use crate::watermark::SplitSignal;
 use crate::work::{Mark, Work};
 
-/// What lies behind a stage, while the medium is attached.
+/// The downstream side of a stage, while the record format is attached.
 pub struct Collector<'a, 'm, M: RecordFormat> {
-    /// What it takes to work on records.
+    /// Proof that records may be touched.
     pub token: M::Token<'m>,
-    /// Event time of the record that is being worked on, and of what is emitted for it; [`NO_TIMESTAMP`] if it has none.
+    /// Event time of the current record and of its output; [`NO_TIMESTAMP`] if it has none.
     pub timestamp_ms: i64,
     /// Wall-clock time of the batch, of the timers or of the watermark, in milliseconds since the epoch.
     pub now_ms: i64,
@@ -33,7 +33,7 @@ pub struct Collector<'a, 'm, M: RecordFormat> {
 }
 
 impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
-    /// What lies behind the stage of index `offset - 1`, of no record yet.
+    /// The downstream side of the stage with index `offset - 1`, without a current record.
     pub(super) fn new(
         token: M::Token<'m>,
         (after, offset): (&'a mut [Stage<M>], usize),
@@ -44,7 +44,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         Self { token, timestamp_ms: NO_TIMESTAMP, now_ms, side: 0, after, offset, links, exits, out }
     }
 
-    /// The same for a record.
+    /// The same for one record.
     #[inline]
     pub(super) fn of_record(self, timestamp_ms: i64, side: u8) -> Self {
         Self { timestamp_ms, side, ..self }
@@ -58,12 +58,12 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         Collector { links, ..self }
     }
 
-    /// Which input of the task's head the record came by, from 0.
+    /// The input of the task's head that the record came from, counted from 0.
     pub fn side(&self) -> u8 {
         self.side
     }
 
-    /// Hands a record to everything that is linked to the stage.
+    /// Emits a record to every stage and output that is linked to this stage.
     #[inline]
     pub fn emit(&mut self, record: M::Record<'m>) -> Result<(), TaskError> {
         let Some((last, others)) = self.links.main().split_last() else { return Ok(()) };
@@ -73,13 +73,13 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         self.follow(*last, record)
     }
 
-    /// Hands a record to those who asked for this side output.
+    /// Emits a record to the consumers of this side output.
     pub fn emit_to(&mut self, tag: &str, record: &M::Record<'m>) -> Result<(), TaskError> {
         let links = self.links;
         links.tagged(tag).try_for_each(|link| self.follow(link, M::share(record)))
     }
 
-    /// Hands on a record at a time of its own.
+    /// Emits a record with its own timestamp.
     #[inline]
     pub fn emit_at(&mut self, timestamp_ms: i64, record: M::Record<'m>) -> Result<(), TaskError> {
         let before = std::mem::replace(&mut self.timestamp_ms, timestamp_ms);
@@ -88,8 +88,9 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         emitted
     }
 
-    /// Hands on a record of a source; `measure` says how many bytes it has, where they are counted. False when it was the
-    /// last for this poll: more would pass the source's rate, or need overdraft, which is there to finish a record.
+    /// Emits a record of a source. `measure` returns its size in bytes, if bytes are counted. Returns false if it was
+    /// the last one for this poll. One more would exceed the source's rate, or need overdraft, which only serves to
+    /// finish a record.
     #[inline]
     pub fn emit_paced(
         &mut self,
@@ -99,13 +100,13 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         let bytes = if self.out.counts_bytes() { measure(&record)? } else { 0 };
         let before = self.out.metrics().at();
         let emitted = self.emit(record);
-        // What is behind the source leaves its own mark.
+        // Stages downstream of the source set their own work marker.
         self.resume(before);
         emitted?;
         Ok(self.out.spend(bytes) && self.out.is_available())
     }
 
-    /// Tells everything behind the stage of event time.
+    /// Emits a signal of event time to everything downstream of the stage.
     pub fn emit_time(&mut self, signal: TimeSignal) -> Result<(), TaskError> {
         let links = self.links;
         links.all().try_for_each(|link| match link.to {
@@ -117,7 +118,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         })
     }
 
-    /// The same where an operator makes time of its own: it is then how far time has come in the task.
+    /// The same for an operator that makes its own watermarks, which then are the event time of the task.
     pub fn begin_time(&mut self, signal: TimeSignal) -> Result<(), TaskError> {
         if let TimeSignal::Watermark(timestamp_ms) = signal {
             self.out.metrics().set_watermark(timestamp_ms);
@@ -125,19 +126,19 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         self.emit_time(signal)
     }
 
-    /// Counts records that did not move event time, as they were too far ahead of the others.
+    /// Counts records that did not advance event time because they were too far ahead of the others.
     pub fn count_ahead(&self, records: u64) {
         if records > 0 {
             self.out.metrics().add_records_ahead(records);
         }
     }
 
-    /// Says how far the source has come, for those that are aligned with it; none: they need not wait for it.
+    /// Reports the source's event time to the sources aligned with it. With `None` they need not wait for it.
     pub fn tell_aligned(&self, reached_ms: Option<i64>) {
         self.out.metrics().set_aligned(reached_ms.unwrap_or(END_OF_TIME_MS));
     }
 
-    /// Hands a round of an iteration to everything behind the stage that lies within it.
+    /// Emits a round of an iteration to everything downstream of the stage within the iteration.
     pub fn emit_round(&mut self, round: Round) -> Result<(), TaskError> {
         let links = self.links;
         links.all().try_for_each(|link| match link.to {
@@ -149,7 +150,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         })
     }
 
-    /// Tells everything behind the stage of the parts of the source's input.
+    /// Passes a signal about the source's splits to everything downstream of the stage.
     pub fn tell_split(&mut self, signal: SplitSignal) -> Result<(), TaskError> {
         let links = self.links;
         links.all().try_for_each(|link| match link.to {
@@ -164,12 +165,12 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         })
     }
 
-    /// The part of its input that a source had better read next, so that event time is held back least.
+    /// The split that the source should read next to delay event time least.
     pub fn wanted_split(&self) -> Option<u32> {
         self.after.iter().find_map(Stage::wanted_split)
     }
 
-    /// Ends a batch early, for everything behind the stage: it may wait long for its next record.
+    /// Ends a batch early for everything downstream of the stage, because its next record may take long.
     pub fn end_batch(&mut self) -> Result<(), TaskError> {
         for index in self.offset..self.offset + self.after.len() {
             let (stage, collector) = self.behind(index);
@@ -179,74 +180,74 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         Ok(())
     }
 
-    /// Lets others be attached, if one has waited for it: for what is long and runs no code of the user's, at which the
-    /// interpreter changes hands by itself.
+    /// Briefly detaches if another thread waits to be attached. Call this in long work that runs no user code. In user
+    /// code, the interpreter switches threads by itself.
     pub fn yield_token(&mut self) {
         M::detached(self.token, self.out, |_| ());
     }
 
-    /// Sleeps, unless the task is told to stop meanwhile; the time counts as busy.
+    /// Sleeps until the time is over or the task is cancelled. The time counts as busy.
     pub(super) fn pause(&mut self, wait: Duration) -> Result<(), TaskError> {
         M::detached(self.token, self.out, move |out| out.pause(wait))
     }
 
-    /// Sleeps until something may have come for the operator from outside of the exchange, at most for `limit`: look right
-    /// before, and again behind it. What emits in between may sleep too, and be woken in its place. What is behind the
-    /// stage has to [have](Self::end_batch) what it gathered.
+    /// Sleeps until records may have arrived for the operator from outside the exchange, at most for `limit`. Check for
+    /// them right before the call and again after it. An emit in between may sleep too and consume the wake-up. Call
+    /// [`end_batch`](Self::end_batch) first, so that downstream stages have emitted their gathered records.
     pub fn await_arrival(&mut self, limit: Option<Duration>) -> Result<(), TaskError> {
         M::detached(self.token, self.out, move |out| out.await_arrival(limit))
     }
 
-    /// The stage is [full](super::Operator::is_full), or [ahead](super::Operator::is_ahead), with the record that is being
-    /// worked on: a source that is before it in the chain ends its poll.
+    /// Ends the poll of an upstream source in the chain. The current record made the stage
+    /// [full](super::Operator::is_full) or [ahead](super::Operator::is_ahead).
     pub fn end_poll(&mut self) {
         self.out.end_poll();
     }
 
-    /// Runs a call that may wait for something outside.
+    /// Runs a call that may wait for something outside the task.
     pub fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
         self.out.idle_unless_at_work(pull)
     }
 
-    /// The same, for who takes account of time in line for a processor by [`time_spent`](Self::time_spent).
+    /// The same for callers that account for run-queue delay themselves, by [`time_spent`](Self::time_spent).
     pub fn idle_unless_computing<R>(&mut self, pull: impl FnOnce() -> R) -> R {
         self.out.idle_unless_computing(pull)
     }
 
-    /// Where the task's time went so far.
+    /// The time that the task has spent so far, by kind.
     pub fn time_spent(&self) -> TimeSpent {
         self.out.time_spent()
     }
 
-    /// Of what counted as idle or busy lately, `idle` is idle, and not `counted`.
+    /// Corrects the time accounting: `idle` of the recent time was idle, instead of `counted`.
     pub fn set_idle(&mut self, counted: Duration, idle: Duration) {
         self.out.recount(TimeState::Idle, TimeState::Busy, counted.saturating_sub(idle));
         self.out.recount(TimeState::Busy, TimeState::Idle, idle.saturating_sub(counted));
     }
 
-    /// Whether records can leave the task at once, and may. Who waits for others is not idle.
+    /// Returns true if records can leave the task at once and may do so. A source that alignment holds is not idle.
     pub fn is_available(&self) -> bool {
         self.out.is_available() && !self.out.pace.is_held()
     }
 
-    /// Set when the task is told to stop.
+    /// Set when the task is cancelled.
     pub fn cancel(&self) -> &CancelToken {
         self.out.cancel_token()
     }
 
-    /// The operator was given what it cannot take: a chain that was built wrongly.
+    /// Returns an error because the operator got an element that it cannot take: the chain was built wrongly.
     #[cold]
     pub fn refuse<T>(&self, what: &str) -> Result<T, TaskError> {
         Err(TaskError::Config(format!("operator {} of the chain {what}", self.offset.saturating_sub(1))))
     }
 
-    /// The task works on this from now on; gives what it was at.
+    /// Sets the current work of the task. Returns the previous work.
     #[inline]
     pub(super) fn begin(&self, work: Work) -> Mark {
         self.out.metrics().begin(work)
     }
 
-    /// It is again at what it was at.
+    /// Sets the work back to `before`.
     #[inline]
     pub(super) fn resume(&self, before: Mark) {
         self.out.metrics().resume(before);
@@ -273,7 +274,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         }
     }
 
-    /// Past a stage that only looks at the record, if that is all it does.
+    /// Forwards a record past a passthrough, if the stage only has to observe it.
     #[inline(never)]
     fn follow_looking(&mut self, link: Link, mut record: M::Record<'m>) -> Result<(), TaskError> {
         let Target::Stage(index) = link.to else { return self.hand_on(link, record) };
@@ -293,12 +294,12 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         handed_on
     }
 
-    /// The stage of this index, and what lies behind it.
+    /// Returns the stage of this index and its downstream side.
     #[inline]
     fn behind(&mut self, index: usize) -> (&mut Stage<M>, Collector<'_, 'm, M>) {
         let behind = self.after[index - self.offset..].split_first_mut();
         let (stage, after) = behind.expect("links lead to stages behind, as the chain was built");
-        // The stage goes along its own links.
+        // The stage follows its own links.
         let collector = Collector {
             token: self.token,
             timestamp_ms: self.timestamp_ms,

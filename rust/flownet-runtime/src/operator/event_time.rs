@@ -1,14 +1,14 @@
-//! How far event time has come for the keys of an operator.
+//! Tracks the event time of the keys of an operator.
 //!
-//! All keys of a subtask are at its watermark, but for those that had come further before the job went on: their subtask of
-//! before had, and its key groups are now among those of one that had not. What is late, and which windows have fired, stays
-//! for them as it was.
+//! All keys of a subtask are at its watermark, with one exception: keys that were further ahead before the job resumed.
+//! Their former subtask was further ahead, and its key groups now belong to a subtask that was not. For these keys, the
+//! late records and the fired windows remain as before.
 //!
 //! # Invariants
-//! - I1: the event time of a key never goes back, whichever subtask owns its key group.
-//! - I2: no key is behind the watermark of its subtask.
-//! - I3: the end of time is a signal, not an event time: [`kept_ms`](EventTime::kept_ms) is the last watermark before it, so
-//!   a job that goes on with more input has not passed all of it.
+//! - I1: the event time of a key never moves back, whichever subtask owns its key group.
+//! - I2: no key is earlier than the watermark of its subtask.
+//! - I3: the end of time is a signal and not an event time. [`kept_ms`](EventTime::kept_ms) is the last watermark
+//!   before it, so a job that resumes with more input does not see all of it as late.
 
 use flownet_core::keygroup::key_group;
 
@@ -26,52 +26,52 @@ pub struct EventTime {
     ahead: Option<Box<GroupsAhead>>,
 }
 
-/// Key groups that are further than the watermark.
+/// Key groups that are ahead of the watermark.
 #[derive(Clone, Debug)]
 struct GroupsAhead {
     range: KeyGroupRange,
-    /// Of each group, whether it is further or not.
+    /// Event time of each group, whether it is ahead or not.
     of_group: Vec<i64>,
     furthest_ms: i64,
 }
 
 impl EventTime {
-    /// Nothing is known of it yet.
+    /// The event time before the first watermark.
     pub fn new() -> Self {
         Self { watermark_ms: i64::MIN, kept_ms: i64::MIN, ahead: None }
     }
 
-    /// How far all keys have come.
+    /// The watermark, which all keys have reached.
     #[inline]
     pub fn watermark_ms(&self) -> i64 {
         self.watermark_ms
     }
 
-    /// How far all keys have come, as state keeps it.
+    /// The event time that all keys have reached, as it is written to state.
     pub fn kept_ms(&self) -> i64 {
         self.kept_ms
     }
 
-    /// How far the keys of this hash have come.
+    /// The event time of the keys with this hash.
     #[inline]
     pub fn of(&self, hash: u32) -> i64 {
         self.ahead_of(hash).unwrap_or(self.watermark_ms)
     }
 
-    /// The same for those that are further than the watermark.
+    /// The event time of the keys with this hash, if they are ahead of the watermark.
     #[inline]
     pub fn ahead_of(&self, hash: u32) -> Option<i64> {
         self.ahead.as_ref().and_then(|ahead| ahead.of(hash, self.watermark_ms))
     }
 
-    /// Whether some may be further than the watermark.
+    /// Returns true if some keys may be ahead of the watermark.
     #[inline]
     pub fn has_ahead(&self) -> bool {
         self.ahead.is_some()
     }
 
-    /// Takes a watermark; tells how far all keys have come. The channels of a job that goes on begin anew, and may come to
-    /// earlier times than those of before had.
+    /// Takes a watermark and returns the event time that all keys have reached. The channels of a resumed job start
+    /// anew, so their first watermarks may be earlier than those before.
     pub fn advance(&mut self, timestamp_ms: i64) -> i64 {
         self.watermark_ms = self.watermark_ms.max(timestamp_ms);
         if timestamp_ms != END_OF_TIME_MS {
@@ -81,8 +81,8 @@ impl EventTime {
         self.watermark_ms
     }
 
-    /// Adds how far the key groups have come that are further than the watermark. That is kept with the keys: the first
-    /// number of the header of their state.
+    /// Writes the event time of the key groups that are ahead of the watermark. [`restore`](Self::restore) reads the
+    /// watermark itself from the state of the keys: it is the first number of its header.
     pub fn snapshot(&self, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let Some(ahead) = &self.ahead else { return Ok(()) };
         to.add_groups(EVENT_TIME, ahead.range, |groups| {
@@ -95,7 +95,8 @@ impl EventTime {
         })
     }
 
-    /// Goes on from where the key groups of `range` had come, as is kept with the keys under this name.
+    /// Restores the event time of the key groups in `range`. `name` is the state of the keys, whose header holds the
+    /// watermark.
     pub fn restore(&mut self, from: &RestoredState<'_>, name: &str, range: KeyGroupRange) -> Result<(), TaskError> {
         let mut of_group = vec![self.watermark_ms; usize::from(range.last().get() - range.first().get()) + 1];
         let mut reach = |first: u16, last: u16, time_ms: i64| {
@@ -154,7 +155,7 @@ mod tests {
         KeyGroupRange::of(subtask, parallelism, GROUPS)
     }
 
-    /// What a subtask keeps: the header of its state, and what is further.
+    /// The state that a subtask writes: the header, and the groups ahead.
     fn kept(time: &EventTime, subtask: u32, parallelism: u32) -> Vec<StatePart> {
         let mut to = Snapshot::new("op", subtask, 1);
         let header = |groups: &mut crate::snapshot::Groups| {

@@ -1,4 +1,4 @@
-//! What becomes of the records of a key: as they arrive, or in windows.
+//! Folds the records of a key into one value: a running one, or one per window.
 
 use super::{Collector, InspectedState, KeyedRecord, Operator, RecordFormat};
 use crate::chain::TaskContext;
@@ -9,47 +9,47 @@ use crate::state_stats::StateStats;
 use crate::window::{SliceRole, Window};
 use crate::work::Work;
 
-/// What an operator makes of many records of one key.
+/// Combines the records of one key into a value.
 pub trait Fold<M: RecordFormat>: Send {
-    /// What is kept; its default stands before the first record.
+    /// The state per key or window. Its default is the value before the first record.
     type Value: Default + Send;
 
-    /// What it works on, but for what it encodes and decodes.
+    /// The kind of work that it does, except encoding and decoding.
     fn work(&self) -> Work {
         M::WORK
     }
 
-    /// Takes a record detached, if this record allows it; false leaves `value` as it was.
+    /// Adds a record while detached, if the record allows it. Returns false if it left `value` unchanged.
     fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Self::Value) -> bool {
         let _ = (record, value);
         false
     }
 
-    /// Takes a record that was not absorbed.
+    /// Adds a record that was not absorbed.
     fn fold(&self, token: M::Token<'_>, record: &KeyedRecord<'_>, value: &mut Self::Value) -> Result<(), TaskError>;
 
-    /// Adds what became of later records to `value`.
+    /// Merges the value of later records into `value`.
     fn merge(&self, token: M::Token<'_>, value: &mut Self::Value, later: &Self::Value) -> Result<(), TaskError>;
 
-    /// Takes the earliest of the values that were merged into `value` out again, all of which are [`SliceRole::Exact`]; false
-    /// leaves `value` as it was, where what is left cannot be known.
+    /// Removes the earliest of the values that were merged into `value`, all of which are [`SliceRole::Exact`]. Returns
+    /// false, with `value` unchanged, if the remaining value cannot be computed.
     fn take_out(&self, value: &mut Self::Value, earliest: &Self::Value) -> bool {
         let _ = (value, earliest);
         false
     }
 
-    /// What a value is to the windows that it is part of. Where all are [`SliceRole::Shared`], there is no use in keeping any
-    /// from one window to the next.
+    /// The role of a value in the windows that it is part of. If all are [`SliceRole::Shared`], it is useless to retain
+    /// any from one window to the next.
     fn part(&self, value: &Self::Value) -> SliceRole {
         let _ = value;
         SliceRole::Shared
     }
 
-    /// Whether `value` holds records: a value before its first record, and one that was purged, holds none. A window without
-    /// records gives nothing out.
+    /// Returns true if `value` holds records. A value before its first record holds none, nor does a purged one. A
+    /// window without records emits nothing.
     fn has_records(&self, value: &Self::Value) -> bool;
 
-    /// Gives out what became of the records of a window so far. `key` decodes to the key as it was given.
+    /// Emits the result of a window so far. `key` decodes to the key as it was given.
     fn emit(
         &mut self,
         window: Window,
@@ -58,7 +58,7 @@ pub trait Fold<M: RecordFormat>: Send {
         collector: &mut Collector<'_, '_, M>,
     ) -> Result<(), TaskError>;
 
-    /// Gives out what became of the records so far, behind each of them.
+    /// Emits the result so far, after each record.
     fn emit_so_far(
         &mut self,
         key: &[u8],
@@ -66,18 +66,18 @@ pub trait Fold<M: RecordFormat>: Send {
         collector: &mut Collector<'_, '_, M>,
     ) -> Result<(), TaskError>;
 
-    /// Hands on what it gathered of what it was to give out: a batch is over, or event time is about to pass.
+    /// Emits gathered results: the batch is over, or event time is about to advance.
     fn hand_on(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = collector;
         Ok(())
     }
 
-    /// Forgets the records of a window that goes on, and nothing else that is kept for it.
+    /// Deletes the records of a window that stays open, and none of its other state.
     fn purge(&self, value: &mut Self::Value) {
         *value = Self::Value::default();
     }
 
-    /// A window is forgotten.
+    /// Deletes a window and its state.
     fn clear(
         &mut self,
         window: Window,
@@ -89,10 +89,10 @@ pub trait Fold<M: RecordFormat>: Send {
         Ok(())
     }
 
-    /// Writes a value out. `key` decodes to its key, for errors.
+    /// Encodes a value. `key` decodes to its key, for errors.
     fn write(&self, token: M::Token<'_>, key: &[u8], value: &Self::Value, out: &mut Vec<u8>) -> Result<(), TaskError>;
 
-    /// Looks at values that are written next, as [`Values::look_at`] does.
+    /// Observes the values that are written next, see [`Values::look_at`].
     fn look_at<'v>(&self, token: M::Token<'_>, values: impl Iterator<Item = &'v Self::Value> + Clone)
     where
         Self::Value: 'v,
@@ -100,57 +100,59 @@ pub trait Fold<M: RecordFormat>: Send {
         let _ = (token, values);
     }
 
-    /// Reads back what [`write`](Self::write) wrote, and no more.
+    /// Decodes a value that [`write`](Self::write) wrote, and reads no further.
     fn read(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<Self::Value, TaskError>;
 
-    /// Goes past a value, as [`Values::pass`] does.
+    /// Skips a value, see [`Values::pass`].
     fn pass(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<(), TaskError> {
         self.read(token, input).map(drop)
     }
 
-    /// Writes out what it keeps beside the values; nothing, if there is nothing.
+    /// Writes its state other than the values, or nothing if there is none.
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
-    /// Begins with what [`snapshot`](Self::snapshot) wrote.
+    /// Loads the state that [`snapshot`](Self::snapshot) wrote.
     fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let _ = (token, from);
         Ok(())
     }
 
-    /// Event time has come to `watermark_ms`; what is due fires next.
+    /// Event time has reached `watermark_ms`. Due windows fire after this call.
     fn on_watermark(&mut self, watermark_ms: i64) {
         let _ = watermark_ms;
     }
 
-    /// How many records of the user this stands for, for counters.
+    /// The number of records of the user that this record represents, for counters.
     fn count(&self, record: &KeyedRecord<'_>) -> u64 {
         let _ = record;
         1
     }
 
-    /// How much later than the record the last of those is that it stands for, which one session has.
+    /// The time from the record to the last of the records that it represents, all of one session.
     fn span_ms(&self, record: &KeyedRecord<'_>) -> i64 {
         let _ = record;
         0
     }
 
-    /// Whether a record is still there for a side output: what was put together before anybody wanted it apart is not.
+    /// Returns true if the record still exists for a side output. Records that upstream combined into a partial
+    /// aggregate do not.
     fn is_apart(&self, record: &KeyedRecord<'_>) -> bool {
         let _ = record;
         true
     }
 
-    /// The record itself, for a side output; asked for where [it is there](Self::is_apart).
+    /// Decodes the record for a side output. Called only if it [still exists](Self::is_apart).
     fn record<'m>(
         &self,
         record: &KeyedRecord<'_>,
         collector: &Collector<'_, 'm, M>,
     ) -> Result<M::Record<'m>, TaskError>;
 
-    /// The error of a record that has no timestamp, where one is needed.
+    /// Returns the error for a record without the timestamp that it needs.
     fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;
 
-    /// Shows what is kept of a key's records. `key` decodes to the key as it was given; no window: of all so far.
+    /// Shows the value of a key. `key` decodes to the key as it was given. Without a window, the value covers all
+    /// records so far.
     fn inspect_value<'m>(
         &self,
         token: M::Token<'m>,
@@ -162,7 +164,7 @@ pub trait Fold<M: RecordFormat>: Send {
         Ok(())
     }
 
-    /// Shows what is kept of none in particular.
+    /// Shows the state that belongs to no key.
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
         let _ = (token, found);
         Ok(())
@@ -174,27 +176,27 @@ pub trait Fold<M: RecordFormat>: Send {
         Ok(())
     }
 
-    /// Gives back what `open` took.
+    /// Releases the resources that `open` acquired.
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         let _ = token;
         Ok(())
     }
 }
 
-/// A fold whose value goes out with each record.
+/// A fold that emits its value after each record.
 pub struct RunningFold<F, V> {
     fold: F,
     state: LargeState<V>,
 }
 
 impl<F, V> RunningFold<F, V> {
-    /// For the keys of these groups.
+    /// A fold over the keys of these groups.
     pub fn new(fold: F, range: KeyGroupRange) -> Self {
         Self { fold, state: LargeState::new(range) }
     }
 }
 
-/// The values of a fold, to those who write and read them.
+/// Encodes and decodes the values of a fold.
 pub(super) struct FoldValues<'a, 'm, M: RecordFormat, F> {
     pub(super) fold: &'a F,
     pub(super) token: M::Token<'m>,
@@ -295,5 +297,5 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for RunningFold<F, F::Value> {
     }
 }
 
-/// What its state is called.
+/// Name of its state.
 const STATE: &str = "fold";

@@ -1,16 +1,18 @@
-//! Records that an operator works on at the same time, and the event time that waits for them.
+//! Tracks the records that an operator works on concurrently, and the signals that wait for them.
 //!
-//! A machine without clock or threads. The operator [admits](InFlight::admit) a record, is told by somebody else that it
-//! is [done](InFlight::complete), and takes what may be emitted [next](InFlight::next). Records lie in *segments*: those
-//! of one may leave in any order, those of different ones only in the order of their segments. Where order is kept each
-//! record has a segment of its own; else a segment holds the records between two signals of event time.
+//! A state machine without clock or threads. The operator [admits](InFlight::admit) a record, reports it as
+//! [done](InFlight::complete), and takes the [next](InFlight::next) item to emit. Records are grouped in *segments*:
+//! those of one segment may leave in any order, those of different segments only in the order of the segments. If order
+//! is preserved, each record has its own segment. Otherwise a segment holds the records between two signals of event
+//! time.
 //!
 //! # Invariants
-//! - I1: no more than `capacity` records are here, those that are done and may not leave yet included; nor are there more
-//!   segments than that, and one. But for those that were kept by others before: none is admitted until there is room.
-//! - I2: a record leaves on its side of each signal: behind those that were there before it came, before those after.
-//! - I3: where order is kept, records leave in the order in which they were admitted.
-//! - I4: what may leave can be taken at once: nothing waits but for records that are not done.
+//! - I1: at most `capacity` records are in flight, including those that are done and may not leave yet. There is at
+//!   most one more segment than that. Records restored from a checkpoint may exceed the limit; no new one is admitted
+//!   until there is room.
+//! - I2: a record leaves on its side of each signal: after the signals that preceded it, before those that followed it.
+//! - I3: if order is preserved, records leave in the order in which they were admitted.
+//! - I4: an item that may leave is available at once. Only records that are not done delay others.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,22 +21,22 @@ use flownet_core::Round;
 use crate::time::TimeSignal;
 use crate::watermark::SplitSignal;
 
-/// Names a record that is worked on. Later ones are greater.
+/// Identifies a record in flight. Later records have greater tickets.
 pub type Ticket = u64;
 
-/// Records `R` that are worked on, what came of them `A`, and signals among them.
+/// Records `R` in flight, their results `A`, and the signals among them.
 #[derive(Debug)]
 pub struct InFlight<R, A> {
     capacity: usize,
     keeps_order: bool,
     next_ticket: Ticket,
-    /// Not done yet, each with the number of its segment.
+    /// Records that are not done yet, each with the number of its segment.
     running: BTreeMap<Ticket, (R, u64)>,
     /// Never empty.
     segments: VecDeque<Segment<R, A>>,
-    /// Number of the first of them.
+    /// Number of the first segment.
     first_segment: u64,
-    /// Records that are here.
+    /// Number of records in flight.
     count: usize,
 }
 
@@ -42,11 +44,11 @@ pub struct InFlight<R, A> {
 struct Segment<R, A> {
     running: usize,
     done: VecDeque<(R, A)>,
-    /// Behind all of these.
+    /// Signals that follow all records of this segment.
     signals: Signals,
 }
 
-/// Signals without a record between them: of several of a kind of event time only the last one says anything.
+/// Signals without a record between them. Of several watermarks only the last one counts, and likewise of idle signals.
 #[derive(Debug, Default)]
 struct Signals {
     splits: VecDeque<SplitSignal>,
@@ -55,30 +57,30 @@ struct Signals {
     is_idle: Option<bool>,
 }
 
-/// What may be emitted.
+/// An item to emit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadyItem<R, A> {
-    /// This came of the record.
+    /// A record and its result.
     Record(R, A),
-    /// Event time.
+    /// A signal of event time.
     Time(TimeSignal),
     /// A round of an iteration.
     Round(Round),
-    /// What the source says of its parts.
+    /// A signal of the source about its splits.
     Split(SplitSignal),
 }
 
-/// What has not left, for who keeps it.
+/// An item that has not left, for snapshots and inspection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InFlightItem<'a, R> {
-    /// A record, whether it is done or not.
+    /// A record, done or not.
     Record(&'a R),
-    /// Event time, behind the records before it.
+    /// A signal of event time, which follows the records before it.
     Time(TimeSignal),
 }
 
 impl<R, A> InFlight<R, A> {
-    /// For at most so many records at a time, at least one.
+    /// Holds at most `capacity` records at a time, at least one.
     pub fn new(capacity: usize, keeps_order: bool) -> Self {
         Self {
             capacity: capacity.max(1),
@@ -91,23 +93,23 @@ impl<R, A> InFlight<R, A> {
         }
     }
 
-    /// Whether no more records may be admitted for now.
+    /// Returns true if no more records may be admitted for now.
     pub fn is_full(&self) -> bool {
         self.count >= self.capacity
     }
 
-    /// Whether nothing is here, records and signals.
+    /// Returns true if no records and no signals are held.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && self.segments.len() == 1 && self.segments[0].signals.is_empty()
     }
 
-    /// Takes a record; there must be room for it.
+    /// Admits a record. There must be room for it.
     pub fn admit(&mut self, record: R) -> Ticket {
         debug_assert!(!self.is_full(), "I1: a record more than there is room for");
         self.readmit(record)
     }
 
-    /// Takes a record that [was here](Self::here) before, of whoever it was, whether there is room or not.
+    /// Admits a record that was [in flight](Self::here) before a restore, in any subtask, even if there is no room.
     pub fn readmit(&mut self, record: R) -> Ticket {
         let begins_segment = match self.segments.back() {
             Some(last) => !last.signals.is_empty() || (self.keeps_order && last.has_records()),
@@ -127,7 +129,7 @@ impl<R, A> InFlight<R, A> {
         ticket
     }
 
-    /// The record is done; false if there is none of this ticket.
+    /// Marks the record as done. Returns false if there is none of this ticket.
     pub fn complete(&mut self, ticket: Ticket, answer: A) -> bool {
         let Some((record, segment)) = self.running.remove(&ticket) else { return false };
         let at = usize::try_from(segment - self.first_segment).unwrap_or(usize::MAX);
@@ -138,7 +140,7 @@ impl<R, A> InFlight<R, A> {
         true
     }
 
-    /// Event time comes by. True: it stays until it may leave; false: it may pass at once.
+    /// Takes a signal of event time. Returns true if it is held until it may leave, false if it may pass at once.
     pub fn hold(&mut self, signal: TimeSignal) -> bool {
         if self.is_empty() {
             return false;
@@ -160,7 +162,7 @@ impl<R, A> InFlight<R, A> {
         true
     }
 
-    /// The same for what the source says of its parts: records that leave behind it are of the part that it names.
+    /// The same for a split signal: the records after it belong to the split that it names.
     pub fn hold_split(&mut self, signal: SplitSignal) -> bool {
         if self.is_empty() {
             return false;
@@ -171,7 +173,7 @@ impl<R, A> InFlight<R, A> {
         true
     }
 
-    /// Takes what may be emitted next.
+    /// Takes the next item to emit.
     #[expect(clippy::should_implement_trait, reason = "what is not ready now may be later")]
     pub fn next(&mut self) -> Option<ReadyItem<R, A>> {
         loop {
@@ -201,11 +203,11 @@ impl<R, A> InFlight<R, A> {
         }
     }
 
-    /// All that has not left, as it would have to come again: where order is kept in that order, and in any case on its side
-    /// of each signal.
+    /// Returns all records and signals that have not left, in the order in which they have to be admitted again. Each
+    /// record is on its side of each signal, and in order if order is preserved.
     pub fn here(&self) -> Vec<InFlightItem<'_, R>> {
         let mut running: Vec<_> = self.running.values().map(|(record, segment)| (*segment, record)).collect();
-        // By ticket within each, as they were.
+        // Tickets within a segment stay in order because the sort is stable.
         running.sort_by_key(|(segment, _)| *segment);
         let mut running = running.into_iter().peekable();
         let mut here = Vec::with_capacity(self.count);
@@ -219,22 +221,22 @@ impl<R, A> InFlight<R, A> {
         here
     }
 
-    /// A record that is not done.
+    /// Returns a record that is not done.
     pub fn running_mut(&mut self, ticket: Ticket) -> Option<&mut R> {
         self.running.get_mut(&ticket).map(|(record, _)| record)
     }
 
-    /// The oldest of those that are not done.
+    /// Returns the oldest record that is not done.
     pub fn oldest(&self) -> Option<&R> {
         self.running.first_key_value().map(|(_, (record, _))| record)
     }
 
-    /// The same, to be changed.
+    /// The same, for changes.
     pub fn oldest_mut(&mut self) -> Option<&mut R> {
         self.running.first_entry().map(|entry| &mut entry.into_mut().0)
     }
 
-    /// Takes out a record that is not done, which then is none.
+    /// Removes a record that is not done. Its ticket is then invalid.
     pub fn fail(&mut self, ticket: Ticket) -> Option<R> {
         self.running.remove(&ticket).map(|(record, _)| record)
     }
@@ -258,7 +260,7 @@ impl Signals {
     fn add(&mut self, signal: TimeSignal) {
         match signal {
             TimeSignal::Watermark(timestamp_ms) => {
-                // Who tells of time is not idle.
+                // A channel that sends a watermark is not idle.
                 self.is_idle = self.is_idle.map(|_| false);
                 self.watermark_ms = self.watermark_ms.max(Some(timestamp_ms));
             }
@@ -266,7 +268,7 @@ impl Signals {
         }
     }
 
-    /// In the order in which they leave.
+    /// Both signals, in the order in which they leave.
     fn both(&self) -> impl Iterator<Item = TimeSignal> {
         let watermark = self.watermark_ms.map(TimeSignal::Watermark);
         watermark.into_iter().chain(self.is_idle.map(TimeSignal::Idle))
@@ -385,7 +387,7 @@ mod tests {
         assert!(!flight.is_full());
     }
 
-    /// Takes what is here over into another.
+    /// Moves all held items into another instance.
     fn taken_over(flight: &InFlight<u64, ()>, capacity: usize, keeps_order: bool) -> (InFlight<u64, ()>, Vec<Ticket>) {
         let mut other = InFlight::new(capacity, keeps_order);
         let mut tickets = Vec::new();
@@ -422,7 +424,7 @@ mod tests {
         #[test]
         fn any_interleaving_keeps_the_invariants(steps in steps(), capacity in 1..6_usize, keeps_order: bool) {
             let mut flight = InFlight::<u64, ()>::new(capacity, keeps_order);
-            // Records by their tickets, and the watermark that each came behind.
+            // Records by their tickets, and the watermark that each record followed.
             let (mut running, mut came_behind, mut watermark) = (Vec::new(), Vec::new(), 0);
             let mut out = Vec::new();
             let take = |flight: &mut InFlight<u64, ()>, out: &mut Vec<ReadyItem<u64, ()>>| {
@@ -449,7 +451,7 @@ mod tests {
                     }
                     Step::Take => take(&mut flight, &mut out),
                     Step::TakeOver => {
-                        // Of what may leave nothing is kept: it has left by the time a snapshot is taken.
+                        // Items that may leave are not stored: they have left by the time a snapshot is taken.
                         take(&mut flight, &mut out);
                         (flight, running) = taken_over(&flight, capacity, keeps_order);
                     }

@@ -1,71 +1,71 @@
-//! What operators keep, for who looks at them from outside, between two records: tests.
+//! Shows the state of operators between two records, for tests.
 
 use crate::time::Clock;
 use crate::window::Window;
 
-/// What an operator keeps. `K` is a key: its bytes as it was given, or the key itself.
+/// State of an operator. `K` is a key: its bytes as it was given, or the decoded key.
 #[derive(Debug)]
 pub struct Inspection<K, R> {
     /// Values, in no particular order.
     pub kept: Vec<StateEntry<K, R>>,
-    /// Timers of either clock that are set.
+    /// Pending timers of either clock.
     pub timers: Vec<PendingTimer<K>>,
 }
 
-/// What [`Operator::inspect`](super::Operator::inspect) fills: with keys as their bytes.
+/// Collects the output of [`Operator::inspect`](super::Operator::inspect), with keys as their bytes.
 #[derive(Debug)]
 pub struct InspectedState<R> {
     looked: Inspection<Vec<u8>, R>,
-    /// Records as their bytes, with their keys.
+    /// Encoded records, with their keys.
     encoded: Vec<(StateKind, Vec<u8>, Vec<u8>)>,
 }
 
-/// One value that an operator keeps.
+/// One value in the state of an operator.
 #[derive(Debug)]
 pub struct StateEntry<K, R> {
-    /// What it is of.
+    /// The kind of state that it belongs to.
     pub what: StateKind,
-    /// Of which key; none for what all keys share.
+    /// Its key; `None` if all keys share it.
     pub key: Option<K>,
-    /// Of which window, if it is of one.
+    /// Its window, if it belongs to one.
     pub window: Option<Window>,
     /// The value.
     pub value: R,
 }
 
-/// Who keeps a value.
+/// The owner of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateKind {
     /// A function of the user.
     State,
-    /// A fold, of all records of a key so far.
+    /// A fold, over all records of a key so far.
     Value,
-    /// A join, of its first input: a record for which others may come.
+    /// A join: a record of the first input that still awaits matches.
     Left,
-    /// A join, of its second input.
+    /// The same for the second input.
     Right,
-    /// A function of the user, for all keys.
+    /// A function of the user, with state for all keys.
     BroadcastState,
-    /// The records of a window, or what became of them.
+    /// The records of a window, or their aggregate.
     Window,
-    /// A function over windows, for one of them.
+    /// A window function, with state for one window.
     WindowState,
-    /// A function over windows, for a key.
+    /// A window function, with state for one key.
     GlobalState,
-    /// A trigger of the user, for a window.
+    /// A trigger of the user, with state for one window.
     TriggerState,
 }
 
-/// A timer that is set.
+/// A pending timer.
 #[derive(Debug)]
 pub struct PendingTimer<K> {
-    /// By which clock.
+    /// The clock that it follows.
     pub clock: Clock,
-    /// When it is due.
+    /// Time at which it is due.
     pub timestamp_ms: i64,
-    /// Whose; none where all keys share it.
+    /// Its key; `None` if all keys share it.
     pub key: Option<K>,
-    /// For which window, if for one.
+    /// Its window, if it belongs to one.
     pub window: Option<Window>,
 }
 
@@ -79,7 +79,7 @@ impl<R> InspectedState<R> {
         self.looked.kept.push(StateEntry { what, key: key.map(<[u8]>::to_vec), window, value });
     }
 
-    /// Adds a record that is kept as its bytes.
+    /// Adds a record that is stored as its bytes.
     pub fn add_encoded(&mut self, what: StateKind, key: &[u8], record: &[u8]) {
         self.encoded.push((what, key.to_vec(), record.to_vec()));
     }
@@ -89,7 +89,7 @@ impl<R> InspectedState<R> {
         self.looked.timers.push(PendingTimer { clock, timestamp_ms, key: key.map(<[u8]>::to_vec), window });
     }
 
-    /// With its bytes made into what they stand for.
+    /// Decodes the keys and records.
     pub(super) fn decoded<E>(self, mut decode: impl FnMut(&[u8]) -> Result<R, E>) -> Result<Inspection<R, R>, E> {
         let Inspection { kept, timers } = self.looked;
         let mut all = Vec::with_capacity(kept.len() + self.encoded.len());

@@ -1,8 +1,8 @@
-//! The two ends of an iteration: the head takes what comes from outside and what is fed back, the tail tells what may leave
-//! from what goes round again. [`crate::iteration`] says how its end is found.
+//! The two ends of an iteration. The head takes the input and the records that are fed back. The tail separates records
+//! that may leave from those that go round again. [`crate::iteration`] describes how the end is detected.
 //!
-//! Event time stands still within an iteration and behind it until it is over, as no watermark holds for what circulates:
-//! the head keeps it. Records keep their times on every lap.
+//! Event time does not advance within an iteration or downstream of it until the iteration is over, because no
+//! watermark holds for circulating records. The head holds it. Records keep their timestamps on every lap.
 
 use flownet_core::{ExchangeError, Round};
 
@@ -16,19 +16,19 @@ use crate::mailbox::TaskWaker;
 use crate::snapshot::{RestoredState, Snapshot};
 use crate::time::TimeSignal;
 
-/// What its state is called: records, each its time and its bytes as they go round.
+/// Name of its state: circulating records, each with its timestamp and bytes.
 const STATE: &str = "going round";
 
-/// Records that are fed back at a time, before the task looks at its mail.
+/// Number of records that are fed back before the task reads its mailbox.
 const BATCH_RECORDS: usize = 64;
 
-/// Reads what a [`Goal`] wrote.
+/// Decodes the records that a [`Goal`] encoded.
 pub trait ReadBack<M: RecordFormat>: Send {
-    /// The record of these bytes.
+    /// Decodes the record of these bytes.
     fn decode<'m>(&mut self, token: M::Token<'m>, bytes: &[u8]) -> Result<M::Record<'m>, TaskError>;
 }
 
-/// Which records may leave, and how the others are written.
+/// Decides which records may leave, and encodes the others.
 pub trait Goal<M: RecordFormat>: Send {
     /// Prepares the subtask.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
@@ -36,26 +36,26 @@ pub trait Goal<M: RecordFormat>: Send {
         Ok(())
     }
 
-    /// Whether the record may leave.
+    /// Returns true if the record may leave.
     fn is_reached(&mut self, token: M::Token<'_>, record: &M::Record<'_>) -> Result<bool, TaskError>;
 
     /// Appends a record that goes round again.
     fn encode(&mut self, token: M::Token<'_>, record: &M::Record<'_>, out: &mut Vec<u8>) -> Result<(), TaskError>;
 
-    /// The input has come to its own end: emits what is left.
+    /// The input has reached its own end: emits remaining records.
     fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = collector;
         Ok(())
     }
 
-    /// Gives back what `open` took.
+    /// Releases the resources that `open` acquired.
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         let _ = token;
         Ok(())
     }
 }
 
-/// Which subtask of which iteration it is, to errors.
+/// Identifies the subtask and its iteration, for errors.
 #[derive(Clone, Debug)]
 struct IterationSubtask {
     operator: String,
@@ -75,13 +75,13 @@ impl IterationSubtask {
     }
 }
 
-/// Where records enter. Heads a task.
+/// The entry of an iteration. Heads a task.
 pub struct IterationHead<R> {
     name: String,
     reader: FeedbackReader,
     read_back: R,
     rounds: HeadRounds,
-    /// How far time has come outside.
+    /// Watermark of the input from outside the iteration.
     watermark_ms: Option<i64>,
     awaited: AwaitedInput,
     takes_checkpoints: bool,
@@ -89,7 +89,7 @@ pub struct IterationHead<R> {
 }
 
 impl<R> IterationHead<R> {
-    /// The head of the iteration of this name.
+    /// The head of the iteration with this name.
     pub fn new(name: impl Into<String>, reader: FeedbackReader, read_back: R) -> Self {
         let rounds = HeadRounds::default();
         Self {
@@ -111,7 +111,7 @@ impl<R> IterationHead<R> {
         }
     }
 
-    /// Has the task come back for what was not taken.
+    /// Wakes the task again for the fed-back records that remain.
     fn ring_for_more(&self) {
         if let Some((_, bell)) = self.open.as_ref().filter(|_| self.reader.has_more()) {
             bell.ring();
@@ -128,7 +128,7 @@ impl<R> IterationHead<R> {
             Err(unexpected) => Err(self.failed(IterationFault::Round(unexpected.to_string()))),
             Ok(Next::Send(round)) => collector.emit_round(round),
             Ok(Next::End) => {
-                // First, so that what the end of time makes of it cannot go round.
+                // Ended first, so that records emitted by the end of time cannot go round.
                 self.reader.end(FeedbackEnd::Over);
                 match self.watermark_ms.take() {
                     Some(timestamp_ms) => collector.emit_time(TimeSignal::Watermark(timestamp_ms)),
@@ -166,7 +166,8 @@ impl<M: RecordFormat, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         true
     }
 
-    /// What was fed back comes first, but for what is before a barrier; and it is left where the loop was given up.
+    /// Fed-back records go first, so the head is full while there are any. Except if the task still awaits input before
+    /// a barrier or a stop, or if the loop was given up.
     fn is_full(&self) -> bool {
         self.reader.has_more() && self.awaited == AwaitedInput::Nothing && !self.rounds.is_given_up()
     }
@@ -176,8 +177,8 @@ impl<M: RecordFormat, R: ReadBack<M>> Operator<M> for IterationHead<R> {
     }
 
     fn on_arrived(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
-        // What goes round is about to be given up, or kept: another lap would only keep from the step what comes before the
-        // end, which may be much.
+        // Circulating records are about to be given up or written to a checkpoint. Another lap would only delay the
+        // step's other input before the end, which may be much.
         if self.awaited == AwaitedInput::Stop {
             return Ok(());
         }
@@ -205,8 +206,8 @@ impl<M: RecordFormat, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         if self.rounds.is_over() {
             return Ok(Some(true));
         }
-        // A stop gives the whole loop up. A head whose own input has come to its end is no exception: records of other heads
-        // come to it in the run that goes on.
+        // A stop gives up the whole loop. A head whose own input has ended is no exception: after the job resumes,
+        // records of other heads reach it.
         if !drain || self.awaited == AwaitedInput::Stop {
             self.rounds.give_up();
             if self.takes_checkpoints {
@@ -218,20 +219,20 @@ impl<M: RecordFormat, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         }
         if let Some(round) = self.rounds.on_input_end() {
             collector.emit_round(round)?;
-            // What a stop has left there, that came later than the sources' own end.
+            // A stop may have left records there that arrived after the end of the sources.
             self.ring_for_more();
         }
         Ok(None)
     }
 
-    /// The tail writes it out, with what is within the step.
+    /// The tail writes the circulating records, together with those within the step.
     fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         self.reader.keep(to.checkpoint_id());
         Ok(())
     }
 }
 
-/// Where records leave, or go round again.
+/// The exit of an iteration: records leave here or go round again.
 pub struct IterationTail<G> {
     name: String,
     writer: FeedbackWriter,
@@ -241,7 +242,7 @@ pub struct IterationTail<G> {
 }
 
 impl<G> IterationTail<G> {
-    /// The tail of the iteration of this name.
+    /// The tail of the iteration with this name.
     pub fn new(name: impl Into<String>, writer: FeedbackWriter, goal: G) -> Self {
         Self { name: name.into(), writer, goal, takes_checkpoints: false, open: None }
     }
@@ -254,7 +255,7 @@ impl<G> IterationTail<G> {
     }
 }
 
-/// An error of a write: the loop's, or that of a record.
+/// An error of a write: of the loop, or of a single record.
 enum RefusedWrite {
     Fault(IterationFault),
     Record(TaskError),
@@ -292,7 +293,7 @@ impl<M: RecordFormat, G: Goal<M>> Operator<M> for IterationTail<G> {
         self.writer.flush().map_err(|fault| self.failed(fault))
     }
 
-    /// It goes back to the head, and nowhere else.
+    /// Sends the round back to the head only.
     fn hold_round(&mut self, round: Round, _: &mut Collector<'_, '_, M>) -> Result<bool, TaskError> {
         self.writer.round(round).map_err(|fault| self.failed(fault))?;
         Ok(true)

@@ -1,43 +1,43 @@
-//! Of which kinds the keys of an operator are: a text, a number. Where a job that goes on gives keys of another kind, nothing of
-//! what was kept would ever be found.
+//! Remembers the kinds of keys of an operator, such as text or number. If a resumed job yields keys of another kind, it
+//! would never find any of its restored state.
 //!
-//! What kinds there are is found out as a checkpoint is written, of the keys that it has. Of a job that goes on the first key of
-//! each subtask decides; after that nothing is looked at.
+//! A checkpoint records the kinds of all keys in it while it is written. In a resumed job, the first key of each
+//! subtask decides. Later keys are not checked.
 
 use super::RecordFormat;
 use crate::error::TaskError;
 use crate::snapshot::{KEY_KINDS, RestoredState, Snapshot, SnapshotError};
 use crate::varint::put_varint;
 
-/// Kinds of keys, a bit each.
+/// Kinds of keys, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeyKinds {
-    /// Of all keys that were written.
+    /// Kinds of all keys that were written.
     seen: u64,
-    /// Of the checkpoint that the job goes on from, until a key is of one of them.
+    /// Kinds in the checkpoint that the job resumes from, until a key of one of these kinds arrives.
     kept: u64,
 }
 
 impl KeyKinds {
-    /// Whether the next key is to be checked.
+    /// Returns true if the next key is to be checked.
     #[inline]
     pub(super) fn is_unsure(&self) -> bool {
         self.kept != 0
     }
 
-    /// Checks the first key of a job that goes on.
+    /// Checks the first key of a resumed job.
     #[cold]
     pub(super) fn check<M: RecordFormat>(&mut self, key: &[u8], info: &M::Info) -> Result<(), TaskError> {
         let kind = M::key_kind(key.first().copied().unwrap_or_default());
         if kind == 0 || self.kept & (1 << (kind % 64)) != 0 {
-            // One that says nothing leaves it to the next.
+            // A key of unknown kind decides nothing: the next key is checked.
             self.kept = if kind == 0 { self.kept } else { 0 };
             return Ok(());
         }
         Err(changed::<M>(kind, self.kept, info))
     }
 
-    /// Adds the kinds of all keys that there were, those that were just written among them.
+    /// Adds the kinds of all keys so far, including those that were just written.
     pub(super) fn snapshot<M: RecordFormat>(&mut self, to: &mut Snapshot<'_>) {
         let kinds = to.first_bytes_of_keys().map(M::key_kind).filter(|kind| *kind > 0);
         self.seen |= kinds.fold(0, |seen, kind| seen | 1 << (kind % 64));

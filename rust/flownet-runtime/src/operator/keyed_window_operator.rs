@@ -1,10 +1,10 @@
-//! Windows of each key by itself: sessions, windows with triggers of the user or without end, and those whose values
-//! cannot be put together from slices.
+//! Folds windows that belong to a single key: sessions, windows with a trigger of the user or without end, and those
+//! whose values cannot be merged from slices.
 //!
 //! # Invariants
-//! - I1: a key that has a window open is asked for, in the queue of each clock, no later than any of its windows wants to
-//!   be looked at by that clock.
-//! - I2: lateness is judged after windows have merged.
+//! - I1: each key with an open window has an entry in the queue of each clock. The entry is no later than the first
+//!   time at which one of its windows is due by that clock.
+//! - I2: lateness is decided after windows have merged.
 
 mod at;
 mod calls;
@@ -39,16 +39,17 @@ pub struct KeyedWindowOperator<F, V, C, T> {
     lateness_ms: i64,
     late: LateRecords,
     keys: LargeState<WindowsOfKey<V, T>>,
-    /// Keys to look at, by each clock.
+    /// Keys with due times, by clock.
     queues: [TimerService<TimerKey>; 2],
     time: EventTime,
-    /// The last millisecond that is over on the wall.
+    /// The last millisecond that is over on the wall clock.
     wall_ms: i64,
     scratch: Vec<Window>,
 }
 
 impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
-    /// For the keys of these groups; lateness and its tags as of [`SliceWindowOperator`](super::SliceWindowOperator).
+    /// An operator for the keys of these groups. Lateness and its tags are as in
+    /// [`SliceWindowOperator`](super::SliceWindowOperator).
     pub fn new(
         (fold, calls): (F, C),
         (assigner, trigger, clock): (Assigner, Trigger, Clock),
@@ -71,7 +72,7 @@ impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
         }
     }
 
-    /// How far the clock of the windows has come for the keys of this hash.
+    /// Time on the clock of the windows, for the keys of this hash.
     fn clock_ms(&self, hash: u32) -> i64 {
         match self.clock {
             Clock::Event => self.time.of(hash),
@@ -80,7 +81,7 @@ impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
     }
 }
 
-/// The windows of keys, to those who write and read them.
+/// Encodes and decodes the windows of keys.
 struct WindowValues<'a, 'm, M: RecordFormat, F, C> {
     fold: &'a F,
     calls: &'a C,
@@ -107,7 +108,7 @@ where
         })
     }
 
-    /// First where the windows of each key lie, and then what these refer to.
+    /// Loads the window list of each key first, and then the values that the windows refer to.
     fn look_at<'v>(&self, values: impl Iterator<Item = &'v WindowsOfKey<F::Value, C::TriggerState>> + Clone)
     where
         F::Value: 'v,
@@ -119,7 +120,8 @@ where
         self.fold.look_at(self.token, values.flat_map(|windows| windows.iter().map(|cell| &cell.value)));
     }
 
-    /// The key was asked for when its windows left, or is when they are put back, no later than they want it (I1).
+    /// The key was queued when its windows were spilled, or is queued when they are restored. Either time is early
+    /// enough (I1).
     fn read(&self, input: &mut Input<'_>) -> Result<WindowsOfKey<F::Value, C::TriggerState>, TaskError> {
         let mut windows = WindowsOfKey::read(input, |input| {
             Ok::<_, TaskError>((self.fold.read(self.token, input)?, self.calls.read_kept(self.token, input)?))
@@ -144,7 +146,8 @@ impl<'a, 'm, M: RecordFormat, F, C> WindowValues<'a, 'm, M, F, C> {
 }
 
 impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
-    /// When a record is: for windows of all of time its event time, if it has one; for others the time of their clock.
+    /// Returns the time of a record. For global windows that is its event time, if it has one. For others it is the
+    /// time of their clock.
     fn time_of(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> i64 {
         match self.clock {
             Clock::Event => record.timestamp_ms,
@@ -156,7 +159,7 @@ impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
         }
     }
 
-    /// Takes a record that only makes a session longer; all others are looked at with more care.
+    /// Absorbs a record that only extends a session. All other records take the slower path.
     #[inline]
     fn lengthen<M>(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> bool
     where
@@ -178,16 +181,16 @@ impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
         let window = Window { start_ms: timestamp_ms, end_ms: last_ms.saturating_add(gap_ms) };
         let held = self.keys.get_held_mut(record.key, record.hash);
         let Some(cell) = held.and_then(|held| held.value.longer(window)) else { return false };
-        // One that has fired fires again, with this record in it.
+        // A session that has fired has to fire again with this record, so it takes the slower path.
         if cell.window.max_ms() <= clock_ms || !self.fold.absorb(record, &mut cell.value) {
             return false;
         }
-        // The key is looked at when the session would have ended without the record, which is early enough (I1).
+        // The key is due when the session would have ended without the record, which is early enough (I1).
         cell.lengthen(window.end_ms);
         true
     }
 
-    /// Looks at all keys that are due by a clock.
+    /// Fires the windows of all keys that are due by a clock.
     fn fire_due<M>(&mut self, clock: Clock, time_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError>
     where
         M: RecordFormat,
@@ -266,7 +269,7 @@ impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
         ))
     }
 
-    /// The windows of a record that are not over, merged with those they overlap.
+    /// Collects the windows of a record in `scratch`.
     fn assign<M>(
         &mut self,
         record: &KeyedRecord<'_>,
@@ -296,7 +299,7 @@ impl<F, V, C, T> KeyedWindowOperator<F, V, C, T> {
     }
 }
 
-/// Sees to it that a key is looked at when its windows want it.
+/// Queues a key for the next times at which its windows are due.
 fn ask_for<V: Default, T: Default>(
     windows: &mut WindowsOfKey<V, T>,
     queues: &mut [TimerService<TimerKey>; 2],
@@ -449,7 +452,7 @@ where
     fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let wall_ms = std::mem::replace(&mut self.wall_ms, END_OF_TIME_MS);
         self.fire_due(Clock::Processing, END_OF_TIME_MS, collector)?;
-        // State keeps the clock, not the end: a job that goes on from it may have more input.
+        // State stores the clock and not the end of time, because a resumed job may have more input.
         self.wall_ms = wall_ms;
         self.fold.hand_on(collector)
     }
@@ -499,7 +502,7 @@ where
         Ok(())
     }
 
-    /// Where those before had come to different times of the wall, the earliest counts: nothing is lost.
+    /// If the former subtasks had reached different wall-clock times, the earliest counts: nothing is lost.
     fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
         let headers = from.read_large(STATE, &mut self.keys, &values)?;
@@ -526,7 +529,7 @@ where
     }
 }
 
-/// What its state is called.
+/// Name of its state.
 const STATE: &str = "windows";
-/// And what those are called, for errors, by which keys are looked at.
+/// Name of the timers by which keys are due, for errors.
 const TIMERS: &str = "timers of windows";

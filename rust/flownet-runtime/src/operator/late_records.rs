@@ -1,4 +1,4 @@
-//! What becomes of records that come too late.
+//! Counts late records, or emits them to side outputs.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::metrics::TaskMetrics;
 
-/// Counts late records, and gives them out where somebody asked for them.
+/// Emits late records to the side output that asks for them, and counts them if there is none.
 pub(super) struct LateRecords {
-    /// Of those of each input.
+    /// Tags of the side outputs for late records, one per input.
     tags: [Option<Arc<str>>; 2],
     metrics: Option<Arc<TaskMetrics>>,
 }
@@ -23,7 +23,7 @@ impl LateRecords {
         self.metrics = Some(Arc::clone(&cx.metrics));
     }
 
-    /// Takes a late record of this input, which `record` makes and which stands for `count` of the user's.
+    /// Takes a late record of this input. `record` creates it, and it represents `count` records of the user.
     pub(super) fn take<'m, M: RecordFormat>(
         &self,
         (side, count): (u8, u64),

@@ -1,18 +1,19 @@
-//! The operator model: what runs inside of a task, whatever records are made of.
+//! The operator model: the traits and types that run inside a task, independent of the record format.
 //!
-//! A [`RecordFormat`] says what a record is to the operators of a chain and what it takes to work on one: objects of an
-//! interpreter in flownet-python, bytes in the tests here. Everything else is the same for all of them and lives here:
-//! [`Operator`] and [`Source`], the tree they form ([`OperatorChain`]), the way records and event time take through it
+//! A [`RecordFormat`] defines the records of a chain and the operations on them: interpreter objects in flownet-python,
+//! bytes in the tests of this crate. All other parts are common to every format and live here: [`Operator`] and
+//! [`Source`], the tree that they form ([`OperatorChain`]), the path of records and event time through it
 //! ([`Collector`]), folds, windows, timers and state.
 //!
 //! # Invariants
-//! - I1: the medium is attached at most once a batch, and never while waiting: for a buffer, for input, for a rate.
-//! - I2: a batch adds no waiting. Stages that gather records (sinks) hand them on when the batch ends, and before the
+//! - I1: the record format is attached at most once per batch, and never while the task waits: for a buffer, for input,
+//!   or for a rate.
+//! - I2: a batch adds no waiting. Stages that gather records (sinks) emit them when the batch ends, and before the
 //!   chain waits for anything that may take long.
 //! - I3: `close` reaches every stage that `open` reached, whatever failed.
-//! - I4: what an operator is handed is its own, unless the link to it says otherwise.
-//! - I5: a watermark leaves a stage after all that it fired there, and nothing follows the last one, which is
-//!   [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS).
+//! - I4: an operator owns the records that it receives, unless the link to it says otherwise.
+//! - I5: a stage emits a watermark after all output that the watermark fired there. No output follows the last
+//!   watermark, which is [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS).
 
 mod chain;
 mod collector;
@@ -60,36 +61,36 @@ use crate::time::TimeSignal;
 use crate::watermark::SplitSignal;
 use crate::work::Work;
 
-/// What records are to the operators of a chain, and what it takes to work on them.
+/// The format of records in a chain, and the operations on them.
 pub trait RecordFormat: Send + Sized + 'static {
-    /// Shows that records may be touched: the interpreter is attached, for one.
+    /// Proof that records may be touched, for example that the thread is attached to the interpreter.
     type Token<'m>: Copy;
-    /// A record inside of the chain.
+    /// A record inside the chain.
     type Record<'m>;
-    /// Who an operator is, to errors and contexts.
+    /// Identity of an operator, for errors and contexts.
     type Info: Send;
-    /// Turns records into bytes and finds where they go.
+    /// Encodes records and chooses their subpartition.
     type Serializer: OutputSerializer<Self>;
 
-    /// What most of its operators work on.
+    /// The kind of work that most of its operators do.
     const WORK: Work = Work::Rust;
 
     /// Prepares the task's thread.
     fn open(&mut self) -> Result<(), TaskError>;
 
-    /// Takes back [`open`](Self::open), if it was called.
+    /// Undoes [`open`](Self::open), if it was called.
     fn close(&mut self);
 
     /// Runs `work` attached.
     fn attach<R>(work: impl for<'m> FnOnce(Self::Token<'m>) -> R) -> R;
 
-    /// Runs `work` attached; the wait for it is not the task's work.
+    /// Runs `work` attached. The wait for the attachment does not count as work of the task.
     fn attached<R>(out: &mut Outputs, work: impl for<'m> FnOnce(Self::Token<'m>, &mut Outputs) -> R) -> R;
 
-    /// Runs `work`, which may wait, while others may be attached.
+    /// Runs `work`, which may block, while other threads may be attached.
     fn detached<R: Send>(token: Self::Token<'_>, out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R;
 
-    /// The record that arrived as these bytes.
+    /// Decodes the record that arrived as these bytes.
     fn decode<'m>(
         &self,
         token: Self::Token<'m>,
@@ -97,13 +98,14 @@ pub trait RecordFormat: Send + Sized + 'static {
         info: &Self::Info,
     ) -> Result<Self::Record<'m>, TaskError>;
 
-    /// Takes the record of these bytes, to hand it on with others as one; false: it is [decoded](Self::decode) by itself.
+    /// Gathers the record of these bytes, to pass it on with others as one record. Returns false if the caller has to
+    /// [decode](Self::decode) it by itself.
     fn gather(&mut self, bytes: &[u8], info: &Self::Info) -> Result<bool, TaskError> {
         let _ = (bytes, info);
         Ok(false)
     }
 
-    /// What was gathered, if anything: asked where there is enough of it, and where a batch ends.
+    /// Returns the gathered records as one, if there are any. Called once enough are gathered, and when a batch ends.
     fn gathered<'m>(
         &mut self,
         token: Self::Token<'m>,
@@ -113,71 +115,73 @@ pub trait RecordFormat: Send + Sized + 'static {
         Ok(None)
     }
 
-    /// Whether there is enough of what was gathered.
+    /// Returns true if enough records are gathered.
     fn has_gathered_enough(&self) -> bool {
         false
     }
 
-    /// How many rows a record of these bytes has; `None` for what is one row.
+    /// Returns the number of rows in a record of these bytes, `None` for a single row.
     fn rows(&self, bytes: &[u8]) -> Option<u64> {
         let _ = bytes;
         None
     }
 
-    /// How many rows a record is.
+    /// Returns the number of rows in a record.
     fn rows_of(record: &Self::Record<'_>) -> u64 {
         let _ = record;
         1
     }
 
-    /// Of which kind a key is that begins with this byte, below 64: keys of different kinds are never equal. 0 for one of which
-    /// that cannot be said.
+    /// Returns the kind of a key that begins with this byte, below 64. Keys of different kinds are never equal. 0 if
+    /// the byte does not determine the kind.
     fn key_kind(first_byte: u8) -> u8 {
         let _ = first_byte;
         0
     }
 
-    /// What users call a kind of keys.
+    /// The user's name for a kind of keys.
     fn kind_name(kind: u8) -> &'static str {
         let _ = kind;
         "another type"
     }
 
-    /// The same record for one more receiver.
+    /// Returns the same record for one more receiver.
     fn share<'m>(record: &Self::Record<'m>) -> Self::Record<'m>;
 
-    /// A record that is equal and nobody else's. `info` is of who gets it.
+    /// Returns an equal record that no other receiver shares. `info` describes the receiver.
     fn isolate<'m>(
         token: Self::Token<'m>,
         record: Self::Record<'m>,
         info: &Self::Info,
     ) -> Result<Self::Record<'m>, TaskError>;
 
-    /// An event of the exit at the other end of an edge. `head` is of the operator behind it.
+    /// Handles an event of the output serializer at the other end of an edge. `head` describes the operator that this
+    /// edge leads to.
     fn on_custom(&mut self, event: &CustomEvent, head: &Self::Info) -> Result<(), TaskError> {
         let _ = (event, head);
         Ok(())
     }
 
-    /// What it takes to read the records and values of this task elsewhere, for snapshots; none for nothing.
+    /// Returns the data that another process needs to read the records and values of this task, for snapshots. Empty if
+    /// it needs none.
     fn snapshot(&self, token: Self::Token<'_>, info: &Self::Info) -> Result<Vec<Vec<u8>>, TaskError> {
         let _ = (token, info);
         Ok(Vec::new())
     }
 
-    /// Takes one of what [`snapshot`](Self::snapshot) gave, before any value that needs it.
+    /// Restores one item of [`snapshot`](Self::snapshot), before any value that needs it.
     fn restore(&self, token: Self::Token<'_>, kept: &[u8], info: &Self::Info) -> Result<(), TaskError> {
         let _ = (token, kept, info);
         Ok(())
     }
 
-    /// What users call the operator.
+    /// The user's name of the operator.
     fn name(info: &Self::Info) -> &str;
 }
 
-/// Where records leave the task: encoded, addressed and given to an output.
+/// Encodes records that leave the task, chooses their subpartition and gives them to an output.
 pub trait OutputSerializer<M: RecordFormat>: Send {
-    /// Sends a record; waits, detached, while there is no buffer for it. `stamp` goes in front of it, as `record.rs` says.
+    /// Sends a record. Waits, detached, while there is no buffer for it. `stamp` precedes the record, see `record.rs`.
     fn emit(
         &mut self,
         token: M::Token<'_>,
@@ -186,13 +190,13 @@ pub trait OutputSerializer<M: RecordFormat>: Send {
         out: &mut Outputs,
     ) -> Result<(), TaskError>;
 
-    /// The operator whose records leave here.
+    /// Describes the operator whose records leave here.
     fn info(&self) -> &M::Info;
 }
 
 /// A source: the head of a task without inputs.
 pub trait Source<M: RecordFormat>: Send {
-    /// What it works on while it emits.
+    /// The kind of work that it does while it emits.
     fn work(&self) -> Work {
         M::WORK
     }
@@ -200,7 +204,7 @@ pub trait Source<M: RecordFormat>: Send {
     /// Prepares the subtask.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError>;
 
-    /// Waits for input and reads it, detached. A status ends this poll; `None` asks for `emit`.
+    /// Waits for input and reads it, detached. A returned status ends this poll; `None` asks for `emit`.
     fn fill(&mut self, out: &mut Outputs) -> Result<Option<SourceStatus>, TaskError> {
         let _ = out;
         Ok(None)
@@ -209,32 +213,32 @@ pub trait Source<M: RecordFormat>: Send {
     /// Emits a bounded number of records.
     fn emit<'m>(&mut self, collector: &mut Collector<'_, 'm, M>) -> Result<SourceStatus, TaskError>;
 
-    /// There is more to read, as its own listing writes it. It may have been told of the same before.
+    /// Adds splits to read, as the source's own enumeration encodes them. The same splits may come more than once.
     fn add_splits(&mut self, splits: &Arc<[u8]>) {
         let _ = splits;
     }
 
-    /// Adds what it has before it, as far as it knows that at no cost.
+    /// Adds the size of its remaining input, as far as that costs nothing to find out.
     fn tally(&self, tally: &mut StateStats) {
         let _ = tally;
     }
 
-    /// Writes out how far it has come with what it emits. One that cannot be repeated writes nothing.
+    /// Writes its read position, up to the records that it has emitted. A non-replayable source writes nothing.
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
-    /// Goes back to where [`snapshot`](Self::snapshot) was called. Called behind `open`.
+    /// Returns to the position at which [`snapshot`](Self::snapshot) was called. Called after `open`.
     fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let _ = token;
         from.refuse()
     }
 
-    /// The checkpoint stands.
+    /// Reports that the checkpoint is complete.
     fn complete(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
         let _ = (token, checkpoint_id);
         Ok(())
     }
 
-    /// Gives back what `open` took.
+    /// Releases the resources that `open` acquired.
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         let _ = token;
         Ok(())
@@ -243,36 +247,38 @@ pub trait Source<M: RecordFormat>: Send {
 
 /// An operator, sinks included.
 ///
-/// The chain calls, in this order: `open`, and `restore` if there is something to begin with; then any mix of `process` or `process_keyed`, `on_watermark`, `on_timer`,
-/// `on_arrived` and `end_batch`; then, if the input came to its own end, `on_watermark` and `finish` for the end of time; `commit`; and
-/// `close`, always.
+/// The chain calls `open` first, then `restore` if there is state to load. Then it calls any mix of `process` or
+/// `process_keyed`, `on_watermark`, `on_timer`, `on_arrived` and `end_batch`. If the input reaches its own end,
+/// `on_watermark` and `finish` follow for the end of time. Then it calls `commit`, and always `close`.
 pub trait Operator<M: RecordFormat>: Send {
-    /// What it works on, but for what it encodes and decodes.
+    /// The kind of work that it does, except encoding and decoding.
     fn work(&self) -> Work {
         M::WORK
     }
 
-    /// Prepares the subtask; its key groups are known now.
+    /// Prepares the subtask. Its key groups are known at this point.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let _ = (token, cx);
         Ok(())
     }
 
-    /// Takes one record. Which input of a task's head it is of, [`Collector::side`] says.
+    /// Processes one record. At the head of a task, [`Collector::side`] returns the input that the record came from.
     fn process<'m>(&mut self, record: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError>;
 
-    /// Whether it takes records of keyed edges as bytes with their key; else they come decoded, to `process`.
+    /// Returns true if it takes records of keyed edges as bytes with their key. Otherwise they come decoded, to
+    /// `process`.
     fn is_keyed(&self) -> bool {
         false
     }
 
-    /// Takes a record of a keyed edge detached, if operator and record allow it; false leaves it untouched.
+    /// Processes a record of a keyed edge while detached, if operator and record allow it. Returns false if it left the
+    /// record untouched.
     fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
         let _ = (record, now_ms);
         Ok(false)
     }
 
-    /// Takes a record of a keyed edge.
+    /// Processes a record of a keyed edge.
     fn process_keyed(
         &mut self,
         record: &KeyedRecord<'_>,
@@ -282,187 +288,191 @@ pub trait Operator<M: RecordFormat>: Send {
         collector.refuse("takes no records by key")
     }
 
-    /// Event time has come to `timestamp_ms`: fires what is due.
+    /// Event time has reached `timestamp_ms`: fires due timers and windows.
     fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = (timestamp_ms, collector);
         Ok(())
     }
 
-    /// Keeps a signal of event time until what it works on has left, and passes it on then; false: it may pass now. Asked
-    /// behind `on_watermark`, and behind `finish` at the end of time, which has to find nothing left.
+    /// Holds a signal of event time until pending records have left, and emits it then. Returns false if the signal may
+    /// pass now. Called after `on_watermark`, and after `finish` at the end of time, when no record may be pending.
     fn hold(&mut self, signal: TimeSignal) -> bool {
         let _ = signal;
         false
     }
 
-    /// A round of an iteration comes by, behind all records before it: keeps it until what came of them has left, and passes
-    /// it on then; false: it may pass now.
+    /// Takes a round of an iteration, which follows all records before it. Holds it until their output has left, and
+    /// emits it then. Returns false if the round may pass now.
     fn hold_round(&mut self, round: Round, collector: &mut Collector<'_, '_, M>) -> Result<bool, TaskError> {
         let _ = (round, collector);
         Ok(false)
     }
 
-    /// Of the head of a task: its input has ended, `drain` if it came to its own end. If nothing comes by other ways, either,
-    /// the head answers with its own `drain`. Otherwise it is asked again behind each [`on_arrived`](Self::on_arrived).
+    /// Reports to the head of a task that its input has ended, with `drain` if it reached its own end. If no records
+    /// come by other ways either, the head returns its own `drain`. Otherwise the chain calls this again after each
+    /// [`on_arrived`](Self::on_arrived).
     fn end_input(&mut self, drain: bool, collector: &mut Collector<'_, '_, M>) -> Result<Option<bool>, TaskError> {
         let _ = collector;
         Ok(Some(drain))
     }
 
-    /// Whether it may be [full](Self::is_full) at times; asked once.
+    /// Returns true if it may be [full](Self::is_full) at times. Called once.
     fn may_be_full(&self) -> bool {
         false
     }
 
-    /// Whether it takes no more records for now, because of what it waits for outside of the exchange. What comes all the
-    /// same, of a stage before it that emits several at once, it has to wait for.
+    /// Returns true if it takes no more records for now, because it waits for something outside the exchange. An
+    /// upstream stage that emits several records at once may still send some. The operator has to block for those.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Of the head of a task: what is yet to come by the input.
+    /// Reports to the head of a task which input is yet to come.
     fn await_input(&mut self, awaited: AwaitedInput) {
         let _ = awaited;
     }
 
-    /// Whether it only looks at records and hands them on, and nobody else's code sees them meanwhile: they need not be its
-    /// own; asked once.
+    /// Returns true if the operator only observes records and forwards them unchanged. No user code sees the records
+    /// meanwhile, so the runtime skips the defensive copy. Called once.
     fn is_passthrough(&self) -> bool {
         false
     }
 
-    /// Of one that [only looks](Self::only_looks): the time of a record that came at `timestamp_ms`, if that is all there is
-    /// to do for it. Whoever has the record then hands it on, which costs less than to come back for it. None leaves it
-    /// untouched, to be processed.
+    /// Observes a record of a [passthrough](Self::is_passthrough) that came at `timestamp_ms`. Returns its new
+    /// timestamp if nothing else is to be done. The caller then forwards the record itself, which is cheaper than
+    /// another call. Returns `None`, with the record untouched, if it has to be processed.
     fn observe(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<i64> {
         let _ = (record, timestamp_ms);
         None
     }
 
-    /// Whether the source of the task may have to wait for others, because this aligns it with them; asked once.
+    /// Returns true if this operator aligns the source of the task with other sources, so that the source may have to
+    /// wait. Called once.
     fn is_aligned(&self) -> bool {
         false
     }
 
-    /// The source may go so far in event time.
+    /// Sets the event time up to which the source may read.
     fn align(&mut self, limit_ms: i64) {
         let _ = limit_ms;
     }
 
-    /// Whether it has come further.
+    /// Returns true if the source has read past that time.
     fn is_ahead(&self) -> bool {
         false
     }
 
-    /// Something may have come for it from outside of the exchange: hands on what has.
+    /// Emits records that arrived from outside the exchange, if there are any.
     fn on_arrived(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = collector;
         Ok(())
     }
 
-    /// Whether event time goes through it. False for those that make their own.
+    /// Returns true if event time passes through it. False for operators that make their own watermarks.
     fn passes_time(&self) -> bool {
         true
     }
 
-    /// The source says something of the parts of its input. It is passed on behind this, unless it is
-    /// [held](Self::hold_split).
+    /// Handles a signal of the source about its splits. The chain passes the signal on afterwards, unless the operator
+    /// [holds](Self::hold_split) it.
     fn on_split(&mut self, signal: SplitSignal, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = (signal, collector);
         Ok(())
     }
 
-    /// Keeps what the source says of its parts until the records before it have left, and passes it on then; false: it may
-    /// pass now. Asked behind `on_split`.
+    /// Holds a split signal until the records before it have left, and emits it then. Returns false if the signal may
+    /// pass now. Called after `on_split`.
     fn hold_split(&mut self, signal: SplitSignal) -> bool {
         let _ = signal;
         false
     }
 
-    /// The part of its input that the source had better read next.
+    /// The split that the source should read next.
     fn wanted_split(&self) -> Option<u32> {
         None
     }
 
-    /// When `on_timer` is wanted, in wall-clock time.
+    /// Wall-clock time at which it wants `on_timer`.
     fn next_timer_ms(&self) -> Option<i64> {
         None
     }
 
-    /// Wall-clock time has come to `next_timer_ms`: fires what is due.
+    /// Wall-clock time has reached `next_timer_ms`: fires due timers.
     fn on_timer(&mut self, now_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = (now_ms, collector);
         Ok(())
     }
 
-    /// The batch is over: hands on what was gathered.
+    /// Ends the batch: emits gathered records.
     fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = collector;
         Ok(())
     }
 
-    /// The input has come to its own end, and time with it: fires what waits for the wall clock.
+    /// The input and event time have reached their end: fires the timers of the wall clock.
     fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = collector;
         Ok(())
     }
 
-    /// The input has ended and the last batch is over: makes the results final.
+    /// The input has ended and the last batch is over: commits the results.
     fn commit(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = collector;
         Ok(())
     }
 
-    /// Adds how many keys and timers it has, between two calls. Asked a few times a second.
+    /// Adds the number of its keys and timers. Called between two other calls, a few times a second.
     fn tally(&self, tally: &mut StateStats) {
         let _ = tally;
     }
 
-    /// Shows what it keeps, between two calls.
+    /// Shows its state. Called between two other calls.
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
         let _ = (token, found);
         Ok(())
     }
 
-    /// Writes out all that it keeps from one record to the next; nothing, if it keeps nothing. A sink also prepares what it
-    /// is to commit with this checkpoint, which is state: all that it was given so far and has not committed.
+    /// Writes all state that it holds between records, or nothing if it is stateless. A sink also prepares the output
+    /// to commit with this checkpoint. That output is state: all records that the sink received and has not committed.
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
-    /// Whether some of that has yet to be written, as it was then: what may be much is written while the task goes on.
+    /// Returns true if part of the snapshot is yet to be written, with the values at the time of the snapshot. Large
+    /// state is written while the task continues.
     ///
-    /// Asked once a batch while there is any, so it must be cheap.
+    /// Called once per batch until all is written, so it must be cheap.
     fn is_writing(&self) -> bool {
         false
     }
 
-    /// Writes on, until all is written or that is enough for now. An error is one of the checkpoint, for which nothing more is
-    /// to be written then.
+    /// Continues to write, until all is written or `is_over` ends this turn. An error fails the checkpoint, and nothing
+    /// more is to be written for it.
     fn write_on(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
         let _ = (token, to, is_over);
         Ok(())
     }
 
-    /// Begins with what [`snapshot`](Self::snapshot) wrote, by any number of subtasks. Called behind `open`. A sink commits
-    /// what had been prepared: the checkpoint stood.
+    /// Loads the state that [`snapshot`](Self::snapshot) wrote, in any number of subtasks. Called after `open`. A sink
+    /// commits its prepared output, because the checkpoint was complete.
     fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let _ = token;
         from.refuse()
     }
 
-    /// The checkpoint stands: a sink commits what it prepared for it and for those before. May come more than once.
+    /// The checkpoint is complete: a sink commits the output that it prepared for it and for earlier ones. May be
+    /// called more than once.
     fn complete(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
         let _ = (token, checkpoint_id);
         Ok(())
     }
 
-    /// The checkpoint will never stand: what a sink prepared for it is to be committed with the next, and what is yet to be
-    /// written for it is not.
+    /// The checkpoint will never complete. A sink commits its prepared output with the next checkpoint. State that is
+    /// not yet written for it is not written.
     fn abort(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
         let _ = (token, checkpoint_id);
         Ok(())
     }
 
-    /// Gives back what `open` took.
+    /// Releases the resources that `open` acquired.
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         let _ = token;
         Ok(())

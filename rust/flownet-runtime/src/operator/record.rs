@@ -12,8 +12,8 @@
 //! rest'  = nothing (the value is the key as given) | value
 //! ```
 //!
-//! Word count keys by the record itself: leaving the value out halves its bytes. Timestamps are near to the watermark,
-//! which both ends know: most take two or three bytes.
+//! Word count uses the record itself as the key: leaving the value out halves its bytes. Timestamps are close to the
+//! watermark, which both ends know, so most take two or three bytes.
 
 use flownet_core::keygroup::hash_key;
 
@@ -21,26 +21,26 @@ use crate::error::TaskError;
 use crate::time::NO_TIMESTAMP;
 use crate::varint::{VarintError, put_varint, take_varint, unzigzag, zigzag};
 
-/// The byte in front of a key as it was given. No value begins with it.
+/// The byte before a key as it was given. No value begins with it.
 pub const KEY_AS_GIVEN: u8 = 0x7e;
 
 /// A record that arrived over a keyed edge.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyedRecord<'a> {
-    /// Canonical bytes: what groups and state go by.
+    /// Canonical bytes, which identify the group and its state.
     pub key: &'a [u8],
     /// Hash of `key`.
     pub hash: u32,
-    /// In event time; [`NO_TIMESTAMP`] if there is none.
+    /// Event time; [`NO_TIMESTAMP`] if there is none.
     pub timestamp_ms: i64,
-    /// Which input of the operator it came by.
+    /// The input of the operator that it came from.
     pub side: u8,
     given: Option<&'a [u8]>,
     value: &'a [u8],
 }
 
 impl<'a> KeyedRecord<'a> {
-    /// Splits the bytes of a body; nothing is decoded.
+    /// Splits the bytes of a body without decoding them.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MalformedRecord> {
         let (key, rest) = take_block(bytes)?;
@@ -54,24 +54,24 @@ impl<'a> KeyedRecord<'a> {
         }
     }
 
-    /// A record that is nothing but its key.
+    /// A record that consists of its key only.
     pub(crate) fn of_key(key: &'a [u8], hash: u32, given: Option<&'a [u8]>) -> Self {
         Self { key, hash, timestamp_ms: NO_TIMESTAMP, side: 0, given, value: &[] }
     }
 
-    /// The same record, of this time and input.
+    /// The same record, with this time and input.
     #[inline]
     pub(super) fn at(self, timestamp_ms: i64, side: u8) -> Self {
         Self { timestamp_ms, side, ..self }
     }
 
-    /// One of several records of the key that travelled as this one.
+    /// One record of a mini-batch: the key is that of the whole batch.
     #[inline]
     pub(super) fn bundled(self, timestamp_ms: i64, value: &'a [u8]) -> Self {
         Self { timestamp_ms, value, ..self }
     }
 
-    /// The key as the user gave it, where that is not what its canonical bytes decode to.
+    /// The key as the user gave it, if its canonical bytes decode to another form.
     #[inline]
     pub fn given(&self) -> Option<&'a [u8]> {
         self.given
@@ -93,19 +93,19 @@ impl<'a> KeyedRecord<'a> {
 /// Bytes that no flownet sender writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedRecord {
-    /// A length or timestamp that is no number.
+    /// A length or timestamp that is not a valid varint.
     #[error("a record that no flownet sender writes: {0}")]
     Varint(#[from] VarintError),
-    /// Fewer bytes than it says.
+    /// Fewer bytes than a length states.
     #[error("a record that no flownet sender writes: {missing} bytes are missing at its end")]
     Truncated {
-        /// Bytes that are not there.
+        /// Number of missing bytes.
         missing: usize,
     },
-    /// More bytes than it says.
+    /// More bytes than a length states.
     #[error("a record that no flownet sender writes: {surplus} bytes follow its last part")]
     Surplus {
-        /// Bytes too many.
+        /// Number of surplus bytes.
         surplus: usize,
     },
 }
@@ -116,19 +116,19 @@ impl From<MalformedRecord> for TaskError {
     }
 }
 
-/// Writes the stamp of a record, whose difference to the last watermark of its channel this is.
+/// Writes the stamp of a record: its difference to the last watermark of its channel.
 #[inline]
 pub fn put_stamp(out: &mut Vec<u8>, difference_ms: i64) {
     put_varint(out, zigzag(difference_ms));
 }
 
-/// What the stamp of a record says at a channel's last watermark.
+/// Returns the stamp of a record at the last watermark of a channel.
 #[inline]
 pub(super) fn difference(timestamp_ms: i64, watermark_ms: Option<i64>) -> i64 {
     timestamp_ms.wrapping_sub(watermark_ms.unwrap_or(0))
 }
 
-/// Reads the stamp: the record's timestamp, and its body.
+/// Reads the stamp. Returns the record's timestamp and its body.
 #[inline]
 pub(crate) fn take_stamp(bytes: &[u8], watermark_ms: Option<i64>) -> Result<(i64, &[u8]), MalformedRecord> {
     let (zigzag, body) = take_varint(bytes)?;

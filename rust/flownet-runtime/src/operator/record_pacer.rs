@@ -6,10 +6,10 @@ use crate::error::TaskError;
 use crate::outputs::Outputs;
 use crate::source::Throttle;
 
-/// Shorter waits are gathered: a sleep costs tens of microseconds and may overshoot as much.
+/// Shorter waits are added up: a sleep costs tens of microseconds and may overshoot by as much.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// The turns of an operator's records.
+/// Limits an operator to a rate of records.
 #[derive(Debug)]
 pub struct RecordPacer {
     throttle: Throttle,
@@ -17,12 +17,12 @@ pub struct RecordPacer {
 }
 
 impl RecordPacer {
-    /// Lets `rate` records pass a second.
+    /// Limits the operator to `rate` records per second.
     pub fn new(rate: f64) -> Result<Self, TaskError> {
         Ok(Self { throttle: Throttle::new(rate, 1.0)?, started: Instant::now() })
     }
 
-    /// Takes a record's turn, waiting for it; not to be called attached.
+    /// Takes the turn of one record and waits for it. Must not be called while attached.
     pub(super) fn pass(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         match self.take() {
             Some(wait) => out.pause(wait),
@@ -30,7 +30,7 @@ impl RecordPacer {
         }
     }
 
-    /// Takes a record's turn: how long it is to wait for it.
+    /// Takes the turn of one record. Returns the time to wait for it.
     pub(super) fn take(&mut self) -> Option<Duration> {
         let wait = self.throttle.take(1, self.started.elapsed());
         (wait >= SHORTEST_WAIT).then_some(wait)

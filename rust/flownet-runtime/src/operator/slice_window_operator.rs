@@ -1,4 +1,4 @@
-//! Windows that begin and end for all keys alike and fire once, at their end: on either clock.
+//! Folds aligned windows of either clock, which begin and end for all keys alike and fire once, at their end.
 
 mod on_disk;
 
@@ -20,30 +20,30 @@ use crate::window::{
 };
 use crate::work::Work;
 
-/// Results after which others may be attached: a window may have millions.
+/// Number of results after which other threads may be attached: a window may have millions.
 pub(super) const BREATH_RECORDS: usize = 1024;
 
-/// A fold over windows of a grid.
+/// A fold over aligned windows.
 pub struct SliceWindowOperator<F, V> {
     fold: F,
     clock: Clock,
-    /// Of no use to windows of the wall clock.
+    /// Unused for windows of the wall clock.
     time: EventTime,
     windows: SlicedWindows<KeyEntry<V>>,
-    /// What has no room in memory, if the job says that this lies on disk.
+    /// Values that do not fit in memory, if the job stores them on disk.
     spill: Option<Box<Spill>>,
-    /// The window that fired last, where the next one has much of it.
+    /// The window that fired last, if the next one shares much of it.
     rolling: Option<RollingWindow<KeyEntry<V>>>,
     late: LateRecords,
     range: Option<KeyGroupRange>,
 }
 
-/// With fewer slices a window is put together as fast as the last one is changed.
+/// With fewer slices, merging all slices is as fast as updating the last window.
 const FEW_SLICES: i64 = 3;
 
 impl<F, V: Default> SliceWindowOperator<F, V> {
-    /// `lateness_ms` is how long records of a window that has fired are still taken; those later than that go to the side
-    /// output of the tag of their input, or are dropped and counted.
+    /// `lateness_ms` is the time for which a fired window still accepts records. Later records go to the side output of
+    /// their input's tag. Without a tag they are dropped and counted.
     pub fn new<M>(
         fold: F,
         clock: Clock,
@@ -71,12 +71,12 @@ impl<F, V: Default> SliceWindowOperator<F, V> {
 }
 
 impl<F, V> SliceWindowOperator<F, V> {
-    /// When a record is, by the clock of the windows, which on the wall never goes back.
+    /// The time of a record on the clock of the windows. The wall clock never moves back here.
     #[inline]
     fn time_of(&self, record: &KeyedRecord<'_>, now_ms: i64) -> i64 {
         match self.clock {
             Clock::Event => record.timestamp_ms,
-            // What is over on this clock is the millisecond before.
+            // The millisecond before this one is over on this clock.
             Clock::Processing => now_ms.max(self.windows.clock_ms().saturating_add(1)),
         }
     }
@@ -96,7 +96,7 @@ impl<F, V> SliceWindowOperator<F, V> {
             self.rolling.iter_mut().for_each(RollingWindow::clear);
             return self.give_out_merged(window, collector);
         }
-        // One without end is the only one.
+        // A window without end is the only window, so no other one can reuse it.
         if let Some(rolling) = self.rolling.as_mut().filter(|_| window.end_ms < i64::MAX) {
             rolling.roll_to(window, self.windows.slices(), &mut FoldOf::new(&self.fold, collector))?;
             return give_out_rolling(&mut self.fold, window, &self.time, rolling, collector);
@@ -106,7 +106,7 @@ impl<F, V> SliceWindowOperator<F, V> {
         give_out(&mut self.fold, (window, &self.time), whole, collector)
     }
 
-    /// What a window is made of.
+    /// Merges the slices of a window.
     fn put_together<M>(
         &self,
         window: Window,
@@ -153,7 +153,7 @@ impl<F, V> SliceWindowOperator<F, V> {
         Ok(())
     }
 
-    /// A record has come to a slice.
+    /// A slice has received a record.
     #[inline]
     fn touch(&mut self, record: &KeyedRecord<'_>) {
         if let Some(rolling) = &mut self.rolling {
@@ -161,7 +161,7 @@ impl<F, V> SliceWindowOperator<F, V> {
         }
     }
 
-    /// Gives the windows of a late record out once more, with it in them.
+    /// Emits the windows of a late record again, with this record in them.
     fn fire_again<M>(&mut self, record: &KeyedRecord<'_>, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError>
     where
         M: RecordFormat,
@@ -201,13 +201,13 @@ impl<F, V> SliceWindowOperator<F, V> {
     }
 }
 
-/// Whether a window has fired for a key, because time had come further for it than it has for all.
+/// Returns true if a window has already fired for a key, because the key is ahead of the watermark.
 #[inline]
 fn has_fired(window: Window, time: &EventTime, key: &[u8]) -> bool {
     time.has_ahead() && time.ahead_of(hash_key(key)).is_some_and(|time_ms| window.max_ms() <= time_ms)
 }
 
-/// The value that a record goes to.
+/// Returns the value that a record belongs to.
 #[inline]
 fn add<'a, V: Default>(
     windows: &'a mut SlicedWindows<KeyEntry<V>>,
@@ -243,7 +243,7 @@ fn give_out<M: RecordFormat, F: Fold<M>>(
     Ok(())
 }
 
-/// The same for the window that was rolled to.
+/// The same for the window that was rolled forward.
 fn give_out_rolling<M: RecordFormat, F: Fold<M>>(
     fold: &mut F,
     window: Window,
@@ -266,7 +266,7 @@ fn give_out_rolling<M: RecordFormat, F: Fold<M>>(
     })
 }
 
-/// A window may have millions of keys: while it is put together a cancel is seen, and others may be attached.
+/// Checks for a cancel and lets other threads attach from time to time, because a window may have millions of keys.
 #[inline]
 fn breathe_now_and_then<M: RecordFormat>(
     merged: &mut usize,
@@ -280,7 +280,7 @@ fn breathe_now_and_then<M: RecordFormat>(
     Ok(())
 }
 
-/// A fold as what windows are put together by.
+/// A fold that merges the slices of windows.
 struct FoldOf<'a, 'f, 'm, M: RecordFormat, F> {
     fold: &'a F,
     collector: &'a mut Collector<'f, 'm, M>,
@@ -314,7 +314,8 @@ impl<M: RecordFormat, F: Fold<M>> Sums<KeyEntry<F::Value>> for FoldOf<'_, '_, '_
     #[inline]
     fn part(&self, held: &KeyEntry<F::Value>) -> SliceRole {
         match self.fold.part(&held.value) {
-            // A window shows the form that its first slice was given: whose that is, is known by looking at them.
+            // A window shows the key in the form that its first slice got. Only the slices themselves know which form
+            // that is.
             SliceRole::Exact if held.given().is_some() => SliceRole::Fixed,
             part => part,
         }
@@ -394,7 +395,7 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
         if self.clock == Clock::Event {
             self.fire_due(watermark_ms, collector)?;
         }
-        // Until here it says for which keys these windows have fired.
+        // Until here, `time` still shows for which keys these windows have fired.
         self.time.advance(watermark_ms);
         self.fold.hand_on(collector)
     }
@@ -421,7 +422,7 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
             Clock::Processing => self.windows.clock_ms(),
         };
         self.fire_due(END_OF_TIME_MS, collector)?;
-        // State keeps the clock, not the end: a job that goes on from it may have more input.
+        // State stores the clock and not the end of time, because a resumed job may have more input.
         self.windows.set_time(clock_ms, clock_ms);
         self.fold.hand_on(collector)
     }
@@ -483,7 +484,7 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
         self.fold.snapshot(token, to)
     }
 
-    /// Where those before had come to different times of the wall, the earliest counts: nothing is lost.
+    /// If the former subtasks had reached different wall-clock times, the earliest counts: nothing is lost.
     fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         let time = self.put_back::<M>(token, from)?;
         if let Some((clock_ms, fired_ms)) = time {
@@ -491,7 +492,7 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
         }
         if let Some(range) = self.range.filter(|_| self.clock == Clock::Event) {
             self.time.restore(from, STATE, range)?;
-            // Of a subtask all of whose keys are further than the one was that kept them.
+            // All keys of this subtask may be ahead of the subtask that wrote their state.
             let watermark_ms = self.time.watermark_ms();
             if watermark_ms > self.windows.clock_ms() {
                 self.windows.set_time(watermark_ms, watermark_ms);
@@ -505,5 +506,5 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
     }
 }
 
-/// What its state is called.
+/// Name of its state.
 const STATE: &str = "slices";

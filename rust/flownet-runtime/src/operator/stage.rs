@@ -1,4 +1,4 @@
-//! One operator in its place in the tree, and the ways that lead on from it.
+//! One operator of a chain, and its links to the stages downstream.
 
 use std::sync::Arc;
 
@@ -16,36 +16,36 @@ use crate::watermark::SplitSignal;
 use crate::watermark::split_events::PendingSplits;
 use crate::work::Work;
 
-/// One operator in its place.
+/// One operator of a chain.
 pub struct Stage<M: RecordFormat> {
     pub(super) info: M::Info,
     pub(super) kind: Kind<M>,
-    /// What it works on.
+    /// The kind of work that it does.
     pub(super) work: Work,
     pub(super) links: Links,
     brake: Option<RecordPacer>,
     is_open: bool,
-    /// What its state is called; empty for one that keeps none.
+    /// Name of its state; empty for an operator without state.
     uid: String,
-    /// Its input has ended, and it was told so.
+    /// The operator has processed the end of its input.
     has_finished: bool,
-    /// So it was before the job was restored.
+    /// The same, before the job was restored.
     had_finished: bool,
-    /// Of the keys that came, of the head of a task.
+    /// Kinds of the keys that arrived, at the head of a task.
     pub(super) key_kinds: KeyKinds,
-    /// What came.
+    /// Counts its input records.
     pub(super) taken: Arc<InputCounts>,
 }
 
-/// What a stage does.
+/// The operator of a stage.
 pub enum Kind<M: RecordFormat> {
-    /// Makes records: the head of a task without inputs.
+    /// Emits records: the head of a task without inputs.
     Source(Box<dyn Source<M>>),
-    /// Takes records.
+    /// Processes records.
     Operator(Box<dyn Operator<M>>),
 }
 
-/// Where a stage's records go.
+/// The links that lead on from a stage.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
     main: Vec<Link>,
@@ -53,36 +53,37 @@ pub struct Links {
     tagged: Vec<(Arc<str>, Link)>,
 }
 
-/// Where records go.
+/// A link to a stage or output edge.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub(super) to: Target,
-    /// Whether they get objects of their own, which they may change and keep.
+    /// The receiver gets its own copies, which it may change and retain.
     pub(super) isolates: bool,
-    /// Whether it leads to a stage of [one way](Stage::only_looks) that is asked to [look](Operator::look) first.
+    /// The link leads to a stage with [one link](Stage::goes_one_way) whose operator has to
+    /// [observe](Operator::observe) the record first.
     pub(super) looks: bool,
 }
 
 impl Link {
-    /// One to there. With `isolates` the records get objects of their own there, which may be changed and kept.
+    /// A link to this target. With `isolates`, records are copied, so the receiver may change and retain them.
     pub fn new(to: Target, isolates: bool) -> Self {
         Self { to, isolates, looks: false }
     }
 }
 
-/// Whom a link leads to.
+/// The receiver of a link.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
-    /// The stage of this index, which lies behind.
+    /// The stage of this index, further downstream.
     Stage(usize),
-    /// Out of the task, by the exit of this index.
+    /// Out of the task, by the output edge of this index.
     Exit(usize),
 }
 
 impl Links {
     pub(super) const NONE: Self = Self { main: Vec::new(), tagged: Vec::new() };
 
-    /// Adds a way for the records of this tag, or for those without one.
+    /// Adds a link for records of this tag, or for records without one.
     pub fn add(&mut self, tag: Option<&str>, link: Link) {
         match tag {
             None => self.main.push(link),
@@ -90,37 +91,37 @@ impl Links {
         }
     }
 
-    /// All that there are.
+    /// All links.
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Link> {
         self.main.iter_mut().chain(self.tagged.iter_mut().map(|(_, link)| link))
     }
 
-    /// For records without a tag.
+    /// Links for records without a tag.
     #[inline]
     pub(super) fn main(&self) -> &[Link] {
         &self.main
     }
 
-    /// For records of a tag.
+    /// Links for records of this tag.
     pub(super) fn tagged(&self, tag: &str) -> impl DoubleEndedIterator<Item = Link> {
         self.tagged.iter().filter(move |(of, _)| &**of == tag).map(|(_, link)| *link)
     }
 
-    /// The first way for records of each tag, and for those without one.
+    /// The first link for each tag, and the first one without a tag.
     fn first_of_each(&self) -> impl Iterator<Item = Link> {
         let is_first = |at: usize| self.tagged[..at].iter().all(|(tag, _)| *tag != self.tagged[at].0);
         let tagged = (0..self.tagged.len()).filter(move |at| is_first(*at)).map(|at| self.tagged[at].1);
         self.main.first().copied().into_iter().chain(tagged)
     }
 
-    /// For all that is no record.
+    /// Links for events, such as watermarks.
     pub(super) fn all(&self) -> impl Iterator<Item = Link> {
         self.main.iter().copied().chain(self.tagged.iter().map(|(_, link)| *link))
     }
 }
 
 impl<M: RecordFormat> Stage<M> {
-    /// A stage that is not open.
+    /// A stage that is not open yet.
     pub fn new(info: M::Info, kind: Kind<M>, links: Links, brake: Option<RecordPacer>) -> Self {
         let work = match &kind {
             Kind::Source(source) => source.work(),
@@ -147,7 +148,7 @@ impl<M: RecordFormat> Stage<M> {
         Self { uid, ..self }
     }
 
-    /// Writes out what the operator keeps, and what it takes to read it.
+    /// Writes the state of the operator, and the data that is needed to decode it.
     pub(super) fn snapshot(
         &mut self,
         token: M::Token<'_>,
@@ -168,12 +169,13 @@ impl<M: RecordFormat> Stage<M> {
         Ok(to.into_written())
     }
 
-    /// Whether some of the last snapshot has yet to be written.
+    /// Returns true if part of the last snapshot is yet to be written.
     pub(super) fn is_writing(&self) -> bool {
         matches!(&self.kind, Kind::Operator(operator) if operator.is_writing())
     }
 
-    /// Writes on, and gives what there is once that is all.
+    /// Continues to write. Returns the written state; it is complete once [`is_writing`](Self::is_writing) returns
+    /// false.
     pub(super) fn write_on(
         &mut self,
         token: M::Token<'_>,
@@ -204,7 +206,7 @@ impl<M: RecordFormat> Stage<M> {
         for (_, mut kept) in from.items(MEDIUM)? {
             medium.restore(token, kept.rest(), &self.info)?;
         }
-        // All that there were have finished, or the one whose place this is.
+        // True if all former subtasks have finished, or the one that this subtask replaces.
         let mut finished = 0;
         for (subtask, mut parallelism) in from.items(FINISHED)? {
             let before = parallelism.rest().try_into().map_or(0, u32::from_le_bytes);
@@ -217,7 +219,8 @@ impl<M: RecordFormat> Stage<M> {
         }
     }
 
-    /// Whether it was told of the end of its input. An end before the job was restored is none if records have come since.
+    /// Returns true if it has processed the end of its input. An end before the restore does not count if records have
+    /// come since.
     fn is_finished(&self) -> bool {
         self.has_finished || (self.had_finished && self.taken.is_empty())
     }
@@ -237,7 +240,7 @@ impl<M: RecordFormat> Stage<M> {
     }
 
     pub(super) fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
-        // Set first: an `open` that fails half way is closed too.
+        // Set first, so that a failed `open` is closed too.
         self.is_open = true;
         match &mut self.kind {
             Kind::Source(source) => source.open(token, cx),
@@ -262,7 +265,7 @@ impl<M: RecordFormat> Stage<M> {
         }
     }
 
-    /// Whether it takes records with their keys; it does so for good.
+    /// Returns true if it takes records with their keys. The answer never changes.
     pub(super) fn is_keyed(&self) -> bool {
         match &self.kind {
             Kind::Source(_) => false,
@@ -282,12 +285,12 @@ impl<M: RecordFormat> Stage<M> {
         matches!(&self.kind, Kind::Operator(operator) if operator.is_passthrough())
     }
 
-    /// Whether records go one way from here, at no rate of its own.
+    /// Returns true if records follow a single link from here, and no pacer slows them.
     pub(super) fn goes_one_way(&self) -> bool {
         self.brake.is_none() && self.links.tagged.is_empty() && self.links.main.len() == 1
     }
 
-    /// The time of a record that is to be handed on as it is, and the way it goes; none: it is to be processed.
+    /// Observes a record to forward unchanged. Returns its timestamp and its link, or `None` if it has to be processed.
     #[inline]
     pub(super) fn observe(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<(i64, Link)> {
         let (Kind::Operator(operator), [link]) = (&mut self.kind, self.links.main()) else { return None };
@@ -304,7 +307,7 @@ impl<M: RecordFormat> Stage<M> {
         matches!(&self.kind, Kind::Operator(operator) if operator.is_ahead())
     }
 
-    /// What counts what comes to it, and to those behind it, which are of these.
+    /// Returns the counter for its input and for the input of the stages and edges directly downstream.
     pub(super) fn counter(&self, stages: &[Self], exits: &[OutputEdge<M>]) -> OperatorCounter {
         let taken_by = |link: Link| match link.to {
             Target::Stage(stage) => Arc::clone(&stages[stage].taken),
@@ -320,7 +323,7 @@ impl<M: RecordFormat> Stage<M> {
         }
     }
 
-    /// Waits, not attached, for the turn of a record.
+    /// Waits, detached, for the turn of a record.
     #[inline]
     pub(super) fn brake(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         match &mut self.brake {
@@ -329,7 +332,7 @@ impl<M: RecordFormat> Stage<M> {
         }
     }
 
-    /// Takes a record; `collector` is everything behind this stage.
+    /// Processes a record. `collector` is the downstream side of this stage.
     #[inline]
     pub(super) fn process<'m>(
         &mut self,
@@ -345,12 +348,12 @@ impl<M: RecordFormat> Stage<M> {
             collector.pause(wait)?;
         }
         self.taken.add(M::rows_of(&record));
-        // Whoever goes on behind it has a mark of its own: to set this one's back would be to copy the result.
+        // Downstream stages set their own work marker. Restoring ours here would force a copy of the `Result`.
         collector.begin(self.work);
         operator.process(record, &mut collector)
     }
 
-    /// Takes a record of a keyed edge, for which [`Operator::is_keyed`].
+    /// Processes a record of a keyed edge. Only for stages with [`Operator::is_keyed`].
     #[inline]
     pub(super) fn process_keyed(
         &mut self,
@@ -368,7 +371,7 @@ impl<M: RecordFormat> Stage<M> {
         operator.process_keyed(record, &mut collector)
     }
 
-    /// Lets event time pass, behind all that it makes the operator emit.
+    /// Passes event time on, after all output that it makes the operator emit.
     pub(super) fn on_time(&mut self, signal: TimeSignal, collector: Collector<'_, '_, M>) -> Result<(), TaskError> {
         let mut collector = collector.along(&self.links);
         let mut passes = true;
@@ -391,14 +394,14 @@ impl<M: RecordFormat> Stage<M> {
 }
 
 impl<M: RecordFormat> Stage<M> {
-    /// Lets a round pass, behind all that came of the records before it.
+    /// Passes a round on, after all output of the records before it.
     pub(super) fn on_round(&mut self, round: Round, collector: Collector<'_, '_, M>) -> Result<(), TaskError> {
         let mut collector = collector.along(&self.links);
         let Kind::Operator(operator) = &mut self.kind else { return collector.refuse("takes no rounds") };
         if operator.hold_round(round, &mut collector)? { Ok(()) } else { collector.emit_round(round) }
     }
 
-    /// Lets what the source says of its parts pass, in its place among the records.
+    /// Passes a split signal on, in its place among the records.
     pub(super) fn on_split(&mut self, signal: SplitSignal, collector: Collector<'_, '_, M>) -> Result<(), TaskError> {
         let mut collector = collector.along(&self.links);
         let Kind::Operator(operator) = &mut self.kind else { return Ok(()) };
@@ -414,31 +417,31 @@ impl<M: RecordFormat> Stage<M> {
     }
 }
 
-/// A way out of the task, with what its readers know of event time.
+/// An edge out of the task, with the event time that its readers know.
 pub struct OutputEdge<M: RecordFormat> {
     exit: M::Serializer,
     /// Index among the task's outputs.
     output: usize,
     /// Whether records carry their timestamps.
     stamps: bool,
-    /// Whether it lies within an iteration.
+    /// True if the edge is part of an iteration.
     in_iteration: bool,
-    /// Of one that leads to whoever makes watermarks by split.
+    /// Pending split signals, if downstream makes watermarks per split.
     splits: Option<Box<PendingSplits>>,
     watermark_ms: Option<i64>,
     is_idle: bool,
-    /// What left.
+    /// Counts the records that leave.
     taken: Arc<InputCounts>,
 }
 
 impl<M: RecordFormat> OutputEdge<M> {
-    /// The way of the task's `output`; with `stamps` if somebody behind it wants timestamps.
+    /// The edge to the task's `output`. With `stamps` if a downstream operator needs timestamps.
     pub fn new(exit: M::Serializer, output: usize, stamps: bool) -> Self {
         let taken = Arc::default();
         Self { exit, output, stamps, in_iteration: false, splits: None, watermark_ms: None, is_idle: false, taken }
     }
 
-    /// The same, within an iteration or not: rounds go this way.
+    /// The same, within an iteration or not. Rounds pass only edges within one.
     #[must_use]
     pub fn in_iteration(self, in_iteration: bool) -> Self {
         Self { in_iteration, ..self }
@@ -479,7 +482,7 @@ impl<M: RecordFormat> OutputEdge<M> {
     ) -> Result<(), TaskError> {
         match signal {
             TimeSignal::Watermark(timestamp_ms) => {
-                // Nobody listens to the watermarks of who is idle.
+                // Readers ignore the watermarks of an idle channel, so end the idle state first.
                 if std::mem::take(&mut self.is_idle) {
                     self.send(token, TimeSignal::Idle(false), out)?;
                 }
@@ -491,7 +494,7 @@ impl<M: RecordFormat> OutputEdge<M> {
         self.send(token, signal, out)
     }
 
-    /// Takes a split signal, to send it with the next record or at the end of the batch.
+    /// Takes a split signal, and sends it before the next record or at the end of the batch.
     pub(super) fn tell_split(&mut self, signal: SplitSignal) {
         self.splits.iter_mut().for_each(|splits| splits.add(signal));
     }
@@ -521,7 +524,7 @@ impl<M: RecordFormat> OutputEdge<M> {
     }
 }
 
-/// Adds what it takes to read what was written, once that is all.
+/// Adds the data that is needed to decode the written state, once all of it is written.
 fn add_what_it_takes<M: RecordFormat>(
     token: M::Token<'_>,
     medium: &M,

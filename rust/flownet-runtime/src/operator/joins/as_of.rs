@@ -1,4 +1,4 @@
-//! Records of one input with the newest version of the other by key: the one that was valid at the time of the record.
+//! Joins each record of one input with the version of the other, by key, that was valid at its time.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::state_stats::StateStats;
 use crate::time::ExactTime;
 use crate::timer::{TimerKey, TimerService};
 
-/// What is kept of one key.
+/// State of one key.
 #[derive(Debug, Default)]
 struct History {
-    /// Records for which a version may still come.
+    /// Records for which a version may still arrive.
     waiting: Buffer,
-    /// The newest at or before the watermark, and all after it.
+    /// The newest version at or before the watermark, and all versions after it.
     versions: Buffer,
-    /// The watermark for which the key is asked for.
+    /// The watermark of the key's timer.
     asked_ms: Option<i64>,
 }
 
@@ -37,12 +37,12 @@ impl Buffers for History {
 }
 
 impl History {
-    /// The watermark at which a record can go, or the oldest version is valid for no record any more.
+    /// The watermark at which a record can leave, or the oldest version is no longer valid for any record.
     fn next_ms(&self) -> Option<i64> {
         self.waiting.time_of(0).into_iter().chain(self.versions.time_of(1)).min()
     }
 
-    /// Asks for the key at the next watermark that it waits for, if it is not asked for so early.
+    /// Registers a timer for the next watermark that the key waits for, if it has none so early.
     fn ask(&mut self, queue: &mut TimerService<TimerKey>, owner: impl FnOnce() -> TimerKey) {
         if let Some(next_ms) = self.next_ms()
             && self.asked_ms.is_none_or(|asked_ms| next_ms < asked_ms)
@@ -52,7 +52,7 @@ impl History {
         }
     }
 
-    /// Forgets the versions before the newest one at or before the watermark.
+    /// Deletes the versions before the newest one at or before the watermark.
     fn let_go(&mut self, watermark_ms: i64) {
         while self.versions.time_of(1).is_some_and(|second_ms| second_ms <= watermark_ms) {
             self.versions.drop_first();
@@ -60,8 +60,8 @@ impl History {
     }
 }
 
-/// Each record of the first input with the newest version at or before its time, emitted at that time in the order of
-/// times, once the watermark says that no other version can come.
+/// Pairs each record of the first input with the newest version at or before its time. It emits records in the order of
+/// their times, each at its own time, once the watermark shows that no other version can arrive.
 pub struct AsOfJoin<P> {
     pairing: P,
     keeps_unmatched: bool,
@@ -71,8 +71,8 @@ pub struct AsOfJoin<P> {
 }
 
 impl<P> AsOfJoin<P> {
-    /// For the keys of these groups; a record that finds no version is paired with none, or dropped. Late ones go to the
-    /// side outputs of these tags, or are dropped and counted.
+    /// A join over the keys of these groups. A record without a version is paired with none, or dropped. Late records
+    /// go to the side outputs of these tags, or are dropped and counted.
     pub fn new(pairing: P, keeps_unmatched: bool, late_tags: [Option<Arc<str>>; 2], range: KeyGroupRange) -> Self {
         Self {
             pairing,
@@ -83,7 +83,7 @@ impl<P> AsOfJoin<P> {
         }
     }
 
-    /// Emits the records of a key that wait no more, and lets go of what none can want.
+    /// Emits the records of a key that need not wait any more, and deletes the versions that are no longer valid.
     fn look_at<M>(&mut self, owner: TimerKey, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError>
     where
         M: RecordFormat,
@@ -92,7 +92,7 @@ impl<P> AsOfJoin<P> {
         let watermark_ms = self.on_time.time.of(owner.hash());
         let held = self.keys.get_mut(owner.key(), owner.hash(), &AsBytes)?;
         let Some(KeyEntry { value: history, .. }) = held else { return Ok(()) };
-        // Where it was asked for a later time, too, it is once more.
+        // If the key also has a timer at a later time, it is visited once more then.
         history.asked_ms = None;
         for number in 1_usize.. {
             let Some((at_ms, bytes)) = history.waiting.first_until(watermark_ms) else { break };
@@ -135,7 +135,7 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
         true
     }
 
-    /// Records only meet when the watermark comes.
+    /// Records are paired only when the watermark arrives.
     fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
         if !self.on_time.is(record) {
             return Ok(false);

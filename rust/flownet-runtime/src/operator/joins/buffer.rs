@@ -1,7 +1,7 @@
-//! Records of one key by time, as their bytes: a fraction of the memory of what they decode to.
+//! Buffers records of one key by time, as their bytes: a fraction of the memory of decoded records.
 //!
-//! A record's place holds milliseconds. Records of one millisecond are told apart by their bytes (`nanos`), so that times in
-//! milliseconds cost nothing more.
+//! The index stores milliseconds. Records of the same millisecond are ordered by their bytes (`nanos`), so millisecond
+//! times cost nothing extra.
 
 use std::collections::VecDeque;
 
@@ -10,21 +10,21 @@ use crate::snapshot::{Input, put_block, put_signed};
 use crate::time::ExactTime;
 use crate::varint::put_varint;
 
-/// Records in the order of their times; those of one time in the order in which they came. Their bytes lie side by side, so
-/// that a record costs no allocation of its own, and those that go out together are found together.
+/// Records in the order of their times; those of equal time in order of arrival. Their bytes are contiguous, so a
+/// record needs no allocation of its own, and records that leave together are stored together.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     records: VecDeque<RecordPlace>,
-    /// As they came, and among them those that are gone, until most are.
+    /// Bytes in order of arrival, including deleted records until most are deleted.
     bytes: Vec<u8>,
-    /// Bytes of those that are gone.
+    /// Bytes of deleted records.
     gone: usize,
 }
 
-/// Room that an empty buffer keeps: records that come and go one by one cost no allocation.
+/// Capacity that an empty buffer retains, so that records which come and go one by one cost no allocation.
 const KEPT_BYTES: usize = 64;
 
-/// Where a record lies.
+/// Position of a record.
 #[derive(Clone, Copy, Debug)]
 struct RecordPlace {
     timestamp_ms: i64,
@@ -33,7 +33,7 @@ struct RecordPlace {
 }
 
 impl Buffer {
-    /// Adds a record. One that is later than all others, as most are, costs no search.
+    /// Adds a record. Most are later than all others, which costs no search.
     #[inline]
     pub(super) fn insert(&mut self, timestamp_ms: i64, bytes: &[u8], nanos: impl Fn(&[u8]) -> u32) {
         let record = self.keep(timestamp_ms, bytes);
@@ -58,7 +58,7 @@ impl Buffer {
     #[inline]
     fn keep(&mut self, timestamp_ms: i64, bytes: &[u8]) -> RecordPlace {
         let start = self.bytes.len();
-        // A key has one record, or many: behind the first there is room for some at once.
+        // A key has one record, or many: after the first, reserve space for some at once.
         if start > 0 && self.bytes.capacity() - start < bytes.len() {
             self.bytes.reserve(start.max(bytes.len()).max(KEPT_BYTES));
         }
@@ -66,47 +66,48 @@ impl Buffer {
         RecordPlace { timestamp_ms, start, end: self.bytes.len() }
     }
 
-    /// Those from one time to another, both included.
+    /// Returns the records from one time to another, both included.
     pub(super) fn between(
         &self,
         (from, to): (ExactTime, ExactTime),
         nanos: impl Fn(&[u8]) -> u32,
     ) -> impl Iterator<Item = (i64, &[u8])> {
         let end = self.behind(to, &nanos);
-        // Bounds may be as far apart as one likes, but not the wrong way round.
+        // Bounds may be any distance apart, but a start after the end would panic in `range`.
         let start = from.before().map_or(0, |before| self.behind(before, &nanos)).min(end);
         self.records.range(start..end).map(|record| (record.timestamp_ms, self.at(*record)))
     }
 
-    /// All of them.
+    /// Returns all records.
     pub(super) fn all(&self) -> impl Iterator<Item = (i64, &[u8])> {
         self.records.iter().map(|record| (record.timestamp_ms, self.at(*record)))
     }
 
-    /// The last one that is not after this time.
+    /// Returns the last record that is not after this time.
     pub(super) fn newest(&self, at: ExactTime, nanos: impl Fn(&[u8]) -> u32) -> Option<&[u8]> {
         let place = self.behind(at, nanos).checked_sub(1)?;
         Some(self.at(self.records[place]))
     }
 
-    /// The time of the one at this place.
+    /// The time of the record at this index.
     pub(super) fn time_of(&self, place: usize) -> Option<i64> {
         self.records.get(place).map(|record| record.timestamp_ms)
     }
 
-    /// The first one, if it is not after this time.
+    /// Returns the first record, if it is not after this time.
     pub(super) fn first_until(&self, timestamp_ms: i64) -> Option<(i64, &[u8])> {
         let first = *self.records.front().filter(|first| first.timestamp_ms <= timestamp_ms)?;
         Some((first.timestamp_ms, self.at(first)))
     }
 
-    /// Lets the first one go.
+    /// Deletes the first record.
     pub(super) fn drop_first(&mut self) {
         let mut is_first = true;
         self.drop_while(|_| std::mem::take(&mut is_first));
     }
 
-    /// Lets the first ones go for whose times this holds. What a burst has filled is given back, once for all of them.
+    /// Deletes the first records while `is_over` holds for their times. Releases the memory of a burst, once for all of
+    /// them.
     #[inline]
     pub(super) fn drop_while(&mut self, mut is_over: impl FnMut(i64) -> bool) {
         let before = self.records.len();
@@ -138,10 +139,11 @@ impl Buffer {
         &self.bytes[record.start..record.end]
     }
 
-    /// Moves what is there together. Half of the bytes at least are of what is gone: so each is moved once on average.
+    /// Moves live records together. At least half of the bytes are deleted ones, so each live byte moves once on
+    /// average.
     fn compact(&mut self) {
         let live = self.bytes.len() - self.gone;
-        // Where they came in the order of their times they move to the front where they are.
+        // If they arrived in the order of their times, they move to the front in place.
         if self.records.iter().is_sorted_by_key(|record| record.start) {
             let mut end = 0;
             for record in &mut self.records {
@@ -166,7 +168,7 @@ impl Buffer {
         self.gone = 0;
     }
 
-    /// Writes all of them out: varint how many, and each: time: signed, record: block.
+    /// Encodes all records: varint count, and for each: signed time, block of record.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         put_varint(out, self.records.len() as u64);
         for (timestamp_ms, bytes) in self.all() {
@@ -175,7 +177,7 @@ impl Buffer {
         }
     }
 
-    /// Reads back what [`write`](Self::write) wrote.
+    /// Decodes records that [`write`](Self::write) wrote.
     pub(super) fn read(input: &mut Input<'_>) -> Result<Self, TaskError> {
         let mut buffer = Self::default();
         for _ in 0..input.varint()? {
@@ -185,7 +187,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Goes past the same.
+    /// Skips them.
     pub(super) fn pass(input: &mut Input<'_>) -> Result<(), TaskError> {
         for _ in 0..input.varint()? {
             input.signed()?;
@@ -198,8 +200,8 @@ impl Buffer {
         self.records.is_empty()
     }
 
-    /// The place behind all that are not after this time. What is asked for lies near the end as a rule: steps from there get
-    /// longer until one has gone too far.
+    /// Returns the index after all records that are not after this time. It is near the end as a rule, so a galloping
+    /// search from there doubles its step until it has gone too far.
     fn behind(&self, at: ExactTime, nanos: impl Fn(&[u8]) -> u32) -> usize {
         let is_after = |place: usize| {
             let record = self.records[place];
@@ -244,7 +246,7 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let bytes = proptest::collection::vec(any::<u8>(), 0..9);
-        // The first byte of a record says its nanoseconds.
+        // The first byte of a record is its nanoseconds.
         let insert = (time(), bytes).prop_map(|(at, bytes)| Step::Insert(at, [vec![at.nanos as u8], bytes].concat()));
         let until = || -25i64..25;
         let step =

@@ -1,4 +1,4 @@
-//! Records of two inputs by key whose times differ by no less than one bound and no more than another.
+//! Joins records of two inputs by key if their times differ by an interval: at least one bound, at most another.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::state_stats::StateStats;
 use crate::time::ExactTime;
 use crate::timer::{TimerKey, TimerService};
 
-/// How much later a record of the second input is than the one of the first that it meets; both ends included.
+/// The range of time by which a record of the second input is later than its match of the first, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// The least.
+    /// The lower bound.
     pub lower_ms: i64,
-    /// The most.
+    /// The upper bound.
     pub upper_ms: i64,
 }
 
 impl Interval {
-    /// The times of the records of the other side that one of this side and time meets.
+    /// Returns the range of times of the other side's records that match a record of this side and time.
     fn of_partners(self, side: u8, timestamp_ms: i64) -> (i64, i64) {
         if side == 0 {
             (timestamp_ms.saturating_add(self.lower_ms), timestamp_ms.saturating_add(self.upper_ms))
@@ -39,7 +39,7 @@ impl Interval {
         (ExactTime { ms: from_ms, nanos }, ExactTime { ms: to_ms, nanos })
     }
 
-    /// When nobody can come to meet the record any more, if that is still to be at this watermark.
+    /// Returns the time of the latest possible match of a record, if that is after this watermark.
     #[inline]
     fn last_partner_ms(self, record: &KeyedRecord<'_>, watermark_ms: i64) -> Option<i64> {
         let last_ms = self.of_partners(record.side, record.timestamp_ms).1;
@@ -47,11 +47,11 @@ impl Interval {
     }
 }
 
-/// The records of one key, by side, until nobody can meet them any more.
+/// The records of one key, by side, as long as they can match.
 #[derive(Debug, Default)]
 struct Sides {
     buffers: [Buffer; 2],
-    /// Whether the key is asked for.
+    /// True if the key has a timer.
     is_asked: bool,
 }
 
@@ -66,7 +66,7 @@ impl Buffers for Sides {
 }
 
 impl Sides {
-    /// Keeps a record that can be met until then.
+    /// Stores a record that can match until `last_ms`.
     fn keep<M: RecordFormat, P: Pairing<M>>(
         &mut self,
         record: &KeyedRecord<'_>,
@@ -79,7 +79,7 @@ impl Sides {
         }
     }
 
-    /// Has a record meet whom it can, and keeps it if it can be met until then.
+    /// Emits the pairs of a record, and stores it if it can still match later ones.
     fn take<M: RecordFormat, P: Pairing<M>>(
         &mut self,
         record: &KeyedRecord<'_>,
@@ -93,14 +93,14 @@ impl Sides {
         Ok(())
     }
 
-    /// The watermark at which the first record is let go.
+    /// The watermark at which the first record expires.
     fn next_ms(&self, interval: Interval) -> Option<i64> {
         let last_partner_ms =
             |side: u8| self.buffers[usize::from(side)].time_of(0).map(|at_ms| interval.of_partners(side, at_ms).1);
         last_partner_ms(0).into_iter().chain(last_partner_ms(1)).min()
     }
 
-    /// Lets go of all that only records at or before the watermark could meet.
+    /// Deletes all records that only records at or before the watermark could match.
     fn let_go(&mut self, interval: Interval, watermark_ms: i64) {
         for (side, buffer) in [0, 1].into_iter().zip(&mut self.buffers) {
             buffer.drop_while(|at_ms| interval.of_partners(side, at_ms).1 <= watermark_ms);
@@ -108,7 +108,7 @@ impl Sides {
     }
 }
 
-/// Pairs of an interval, each emitted as soon as both records are there, at the later one's time.
+/// Emits each pair of an interval as soon as both records have arrived, at the later one's time.
 pub struct IntervalJoin<P> {
     pairing: P,
     interval: Interval,
@@ -118,7 +118,8 @@ pub struct IntervalJoin<P> {
 }
 
 impl<P> IntervalJoin<P> {
-    /// For the keys of these groups; late records go to the side outputs of these tags, or are dropped and counted.
+    /// A join over the keys of these groups. Late records go to the side outputs of these tags, or are dropped and
+    /// counted.
     pub fn new(pairing: P, interval: Interval, late_tags: [Option<Arc<str>>; 2], range: KeyGroupRange) -> Self {
         Self {
             pairing,
@@ -129,12 +130,12 @@ impl<P> IntervalJoin<P> {
         }
     }
 
-    /// When nobody can come to meet the record any more, if that is still to be.
+    /// Returns the time of the latest possible match of a record, if that is still to come.
     fn last_partner_ms(&self, record: &KeyedRecord<'_>) -> Option<i64> {
         self.interval.last_partner_ms(record, self.on_time.time.of(record.hash))
     }
 
-    /// Takes records of one key that came as one, in their order: the key is looked for once.
+    /// Processes the records of one mini-batch in their order, with one look-up of the key.
     fn process_bundled<M>(
         &mut self,
         of_all: &KeyedRecord<'_>,
@@ -145,7 +146,7 @@ impl<P> IntervalJoin<P> {
         M: RecordFormat,
         P: Pairing<M>,
     {
-        // Whoever is later is on time for longer, and can be met for longer: if any is kept, the latest is.
+        // The latest record is on time and can match for the longest. So if any record is stored, the latest one is.
         let Some(latest_ms) = bundled.latest_ms()? else { return Ok(()) };
         let latest = of_all.at(latest_ms, of_all.side);
         let is_kept = self.on_time.is(&latest) && self.last_partner_ms(&latest).is_some();
@@ -162,7 +163,8 @@ impl<P> IntervalJoin<P> {
         self.keys.make_room(&AsBytes)
     }
 
-    /// What is kept of the key of the record, begun if it is to be kept itself: a key is looked for once.
+    /// Returns the state of the record's key. Creates it if the record is to be stored, so that a key is looked up
+    /// once.
     fn sides<'a>(
         keys: &'a mut LargeState<Sides>,
         record: &KeyedRecord<'_>,
@@ -194,7 +196,7 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         true
     }
 
-    /// Who meets nobody needs no medium.
+    /// A record without a match is only stored, which needs no attachment.
     fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
         if !self.on_time.is(record) || P::MAY_BE_BUNDLED && BatchRecords::is(record.value()) {
             return Ok(false);
@@ -307,7 +309,7 @@ mod tests {
             sides.let_go(interval, watermark_ms);
             for side in [0, 1] {
                 let left: Vec<_> = sides.buffers[usize::from(side)].all().map(|(at_ms, _)| at_ms).collect();
-                // On time is who is after the watermark.
+                // A record is on time if it is after the watermark.
                 let meets = |at_ms: i64, other_ms: i64| {
                     let apart_ms = if side == 0 { other_ms - at_ms } else { at_ms - other_ms };
                     (interval.lower_ms..=interval.upper_ms).contains(&apart_ms)

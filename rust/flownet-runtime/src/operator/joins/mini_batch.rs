@@ -1,18 +1,19 @@
-//! Records of one key that travel as one, where who sends them has several at once: the key goes with them once, and is
-//! looked for once behind the exchange.
+//! Sends several records of one key as one record, if the sender has several at once. The key is then sent only once,
+//! and looked up only once downstream.
 //!
 //! ```text
 //! value  = record                                                        one by itself
 //!        | 00 | varint records | each: varint of zigzag(later) | u32 bytes | as many     no record begins with 00
 //! ```
 //!
-//! `later` is by how much a record is later than the one before it, and the first one than the record that they travel as.
-//! All are of one event time, up to a watermark, as their sender had them: those of one key come in his order.
+//! `later` is the time from the previous record to this one, and for the first record, from the record that carries
+//! them all. The sender had all of them at one event time, between two watermarks. Those of one key arrive in the
+//! sender's order.
 
 use crate::operator::record::MalformedRecord;
 use crate::varint::{put_varint, take_varint, unzigzag, zigzag};
 
-/// Puts records of one key together.
+/// Gathers records of one key.
 #[derive(Debug, Default)]
 pub struct MiniBatch {
     bytes: Vec<u8>,
@@ -22,7 +23,7 @@ pub struct MiniBatch {
 }
 
 impl MiniBatch {
-    /// Adds a record of this time, which is not empty.
+    /// Adds a record of this time, which must not be empty.
     #[inline]
     pub fn add(&mut self, timestamp_ms: i64, record: impl FnOnce(&mut Vec<u8>)) {
         if self.records == 0 {
@@ -38,22 +39,22 @@ impl MiniBatch {
         self.last_ms = timestamp_ms;
     }
 
-    /// How many there are.
+    /// The number of records.
     pub fn records(&self) -> usize {
         self.records
     }
 
-    /// The time of the record that they travel as.
+    /// The time of the record that carries them all.
     pub fn timestamp_ms(&self) -> i64 {
         self.first_ms
     }
 
-    /// Whether others had better travel by themselves: what is sent as one has to have room as one.
+    /// Returns true if further records should start a new mini-batch. One that is sent has to fit in a record.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= FULL_BYTES
     }
 
-    /// Appends the value that they travel as. None are left.
+    /// Appends the value that carries all records, and clears the mini-batch.
     #[inline]
     pub fn take(&mut self, out: &mut Vec<u8>) {
         if self.records == 1 {
@@ -68,7 +69,7 @@ impl MiniBatch {
     }
 }
 
-/// Records that came as one: their times, and their bytes.
+/// The records of one mini-batch: their times and bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRecords<'a> {
     records: u64,
@@ -77,7 +78,7 @@ pub struct BatchRecords<'a> {
 }
 
 impl<'a> BatchRecords<'a> {
-    /// Those that this value of a record of this time is; none, if it is one by itself.
+    /// Parses the value of a record of this time. Returns `None` if it is a single record.
     #[inline]
     pub fn of(value: &'a [u8], timestamp_ms: i64) -> Result<Option<Self>, MalformedRecord> {
         let Some((&BUNDLED, rest)) = value.split_first() else { return Ok(None) };
@@ -85,18 +86,18 @@ impl<'a> BatchRecords<'a> {
         Ok(Some(Self { records, last_ms: timestamp_ms, rest }))
     }
 
-    /// Whether a value is several.
+    /// Returns true if a value is a mini-batch.
     #[inline]
     pub fn is(value: &[u8]) -> bool {
         value.first() == Some(&BUNDLED)
     }
 
-    /// How many they are.
+    /// The number of records left.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The next one, if there is one more.
+    /// Returns the next record, if there is one.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "whoever takes them says what an error is to him")]
     pub fn next(&mut self) -> Result<Option<(i64, &'a [u8])>, MalformedRecord> {
@@ -116,7 +117,7 @@ impl<'a> BatchRecords<'a> {
         Ok(Some((self.last_ms, record)))
     }
 
-    /// The latest time of them. An error, if they are no bundle.
+    /// Returns the latest time of all records. An error if the bytes are no mini-batch.
     pub(super) fn latest_ms(mut self) -> Result<Option<i64>, MalformedRecord> {
         let mut latest_ms = None;
         while let Some((timestamp_ms, _)) = self.next()? {
@@ -126,13 +127,14 @@ impl<'a> BatchRecords<'a> {
     }
 }
 
-/// In front of several.
+/// The first byte of a mini-batch.
 const BUNDLED: u8 = 0;
-/// Of how long a record is.
+/// Bytes of a record's length.
 const LENGTH_BYTES: usize = size_of::<u32>();
-/// In front of the first one: it is no later than itself.
+/// Bytes before the first record: its time difference is 0, one byte, and its length follows.
 const FIRST_BYTES: usize = 1 + LENGTH_BYTES;
-/// What a bundle has at least if it is full. A fraction of what a buffer has, and a key's bytes are nothing beside it.
+/// The least number of bytes in a full mini-batch: a fraction of a buffer, and so many that the bytes of the key do not
+/// count.
 const FULL_BYTES: usize = 8 << 10;
 
 #[cfg(test)]
@@ -162,7 +164,7 @@ mod tests {
             several in proptest::collection::vec(proptest::collection::vec((any::<i64>(), record()), 1..20), 1..4),
         ) {
             let mut bundle = MiniBatch::default();
-            // One after the other: nothing of the first is left.
+            // One after the other, to show that no bytes of the first one remain.
             for records in several {
                 for (timestamp_ms, record) in &records {
                     bundle.add(*timestamp_ms, |out| out.extend_from_slice(record));

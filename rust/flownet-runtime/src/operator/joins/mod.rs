@@ -1,10 +1,12 @@
-//! Joins by key of two inputs: of all records there ever are, of those that are near in event time, and of records with the
-//! newest version before them.
+//! Joins two inputs by key: all records ever, records close in event time, or records with the newest version before
+//! them.
 //!
 //! # Invariants
-//! - I1: what is kept lies in keyed state, by key group, as bytes; timers follow from it.
-//! - I2: a key is asked for no later than the watermark lets go of any of its records, and while it keeps something that time can free.
-//! - I3: where time counts, a record at or before the watermark is late: it meets nobody, is counted, or goes to the side output of its input.
+//! - I1: all state is keyed state, by key group, encoded as bytes. Timers are derived from it.
+//! - I2: a key that holds anything that time can free has a timer. It fires no later than the watermark at which its
+//!   first record expires.
+//! - I3: in joins by time, a record at or before the watermark is late. It matches no other record; it is counted, or
+//!   goes to the side output of its input.
 
 mod as_of;
 mod both_sides;
@@ -29,22 +31,22 @@ use crate::snapshot::{Input, RestoredState, Snapshot};
 use crate::state::{LargeState, Values};
 use crate::time::{ExactTime, NO_TIMESTAMP};
 
-/// What becomes of records of two inputs that meet.
+/// Combines matching records of two inputs.
 pub trait Pairing<M: RecordFormat>: Send {
-    /// A record that has met another, of the bytes that it is kept as.
+    /// A matched record, decoded from its stored bytes.
     type JoinRecord<'b, 'm>;
 
-    /// Whether its records may come as [bundles](Bundle): none begins as those do.
+    /// True if records may come as [mini-batches](MiniBatch). No record starts with the first byte of a mini-batch.
     const MAY_BE_BUNDLED: bool = false;
 
-    /// The record of these bytes, for a receiver of its own.
+    /// Decodes the record of these bytes, as a copy for one receiver.
     fn met<'b, 'm>(
         &self,
         bytes: &'b [u8],
         collector: &Collector<'_, 'm, M>,
     ) -> Result<Self::JoinRecord<'b, 'm>, TaskError>;
 
-    /// The same record for one more receiver; the bytes are the same.
+    /// Returns the same record for one more receiver. The bytes are the same.
     fn again<'b, 'm>(
         &self,
         record: &Self::JoinRecord<'b, 'm>,
@@ -52,15 +54,16 @@ pub trait Pairing<M: RecordFormat>: Send {
         collector: &Collector<'_, 'm, M>,
     ) -> Result<Self::JoinRecord<'b, 'm>, TaskError>;
 
-    /// Reads the nanoseconds within its millisecond from the bytes of a record. Called only for records of one millisecond.
+    /// Reads the nanoseconds within its millisecond from the bytes of a record. Called only for records of the same
+    /// millisecond.
     #[inline]
     fn nanos(bytes: &[u8]) -> u32 {
         let _ = bytes;
         0
     }
 
-    /// Emits the result of a record of the first input and one of the second, if there is one. Its time is the collector's
-    /// millisecond and these nanoseconds.
+    /// Emits the result of a record of the first input and one of the second, if there is one. Its time is the
+    /// collector's millisecond plus these nanoseconds.
     fn pair<'m>(
         &mut self,
         left: Self::JoinRecord<'_, 'm>,
@@ -69,52 +72,52 @@ pub trait Pairing<M: RecordFormat>: Send {
         collector: &mut Collector<'_, 'm, M>,
     ) -> Result<(), TaskError>;
 
-    /// Hands on what it gathered of what it was to give out: a batch is over, or event time is about to pass.
+    /// Emits gathered results: the batch is over, or event time is about to advance.
     fn hand_on(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = collector;
         Ok(())
     }
 
-    /// A record that meets nobody, for a side output.
+    /// Decodes a record that matches no other one, for a side output.
     fn record<'m>(
         &self,
         record: &KeyedRecord<'_>,
         collector: &Collector<'_, 'm, M>,
     ) -> Result<M::Record<'m>, TaskError>;
 
-    /// The error of a record that has no timestamp.
+    /// Returns the error for a record without a timestamp.
     fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;
 }
 
-/// What the state of a join is called.
+/// Name of a join's state.
 const STATE: &str = "join";
-/// And what those are called, for errors, by which keys are looked at.
+/// Name of the timers by which keys are due, for errors.
 const TIMERS: &str = "timers of join";
 
-/// Records after which a task looks whether it is told to stop.
+/// Number of records after which a task checks for a cancel.
 const LOOK_RECORDS: usize = 1024;
 
-/// What is kept of one key: the records of either side.
+/// State of one key: the buffered records of either side.
 trait Buffers {
-    /// They, the first side's first.
+    /// The buffers, the first side's first.
     fn buffers(&self) -> [&Buffer; 2];
 
-    /// These, of a key that is asked for.
+    /// Creates the state from buffers, for a key that has a timer.
     fn of(buffers: [Buffer; 2]) -> Self;
 }
 
-/// What is kept of the side that a record is not of.
+/// Returns the buffer of the other side of a record.
 fn others<'a>([left, right]: &'a [Buffer; 2], record: &KeyedRecord<'_>) -> &'a Buffer {
     if record.side == 0 { right } else { left }
 }
 
-/// The time of a record, to the nanosecond.
+/// Returns the time of a record, to the nanosecond.
 #[inline]
 fn exact_time<M: RecordFormat, P: Pairing<M>>(record: &KeyedRecord<'_>) -> ExactTime {
     ExactTime { ms: record.timestamp_ms, nanos: P::nanos(record.value()) }
 }
 
-/// Gives out a pair of a record and each of these of the other side, at the later one's time.
+/// Emits a pair of a record and each of these from the other side, at the later one's time.
 fn meet<'b, M: RecordFormat, P: Pairing<M>>(
     pairing: &mut P,
     record: &KeyedRecord<'_>,
@@ -142,7 +145,7 @@ fn meet<'b, M: RecordFormat, P: Pairing<M>>(
     Ok(())
 }
 
-/// What is kept of keys, to those who write and read it.
+/// Encodes and decodes the state of keys.
 struct AsBytes;
 
 impl<B: Buffers> Values<B> for AsBytes {
@@ -165,12 +168,13 @@ impl<B: Buffers> Values<B> for AsBytes {
     }
 }
 
-/// Room of a buffer with few records.
+/// Memory of a buffer with few records.
 const BUFFER_BYTES: usize = 96;
-/// A record takes 24 bytes beside its own, of which three or more are written; either may have as much room again.
+/// A record takes 24 bytes in addition to its own, and its encoding adds at least three. The capacity of either vector
+/// may be twice as large.
 const RESIDENT_PER_WRITTEN: usize = 4;
 
-/// Which records come too late, and what becomes of them.
+/// Decides which records are late, and handles those.
 struct OnTime {
     time: EventTime,
     late: LateRecords,
@@ -185,26 +189,26 @@ impl OnTime {
         self.late.open(cx);
     }
 
-    /// Adds the buffers of each key, under the watermark.
+    /// Writes the buffers of each key, together with the watermark.
     fn keep<B: Buffers>(&self, to: &mut Snapshot<'_>, keys: &mut LargeState<B>) -> Result<(), TaskError> {
         to.add_large(STATE, &[self.time.kept_ms()], keys, &AsBytes)?;
         self.time.snapshot(to)
     }
 
-    /// Reads them back.
+    /// Restores them.
     fn restore<B: Buffers>(&mut self, from: &RestoredState<'_>, keys: &mut LargeState<B>) -> Result<(), TaskError> {
         from.read_large(STATE, keys, &AsBytes)?;
         self.time.restore(from, STATE, keys.range())
     }
 
-    /// Whether a record is to be taken.
+    /// Returns true if a record is on time.
     #[inline]
     fn is(&self, record: &KeyedRecord<'_>) -> bool {
-        // Who has no timestamp is never after a watermark.
+        // A record without a timestamp is never after a watermark.
         record.timestamp_ms > self.time.of(record.hash) && record.timestamp_ms != NO_TIMESTAMP
     }
 
-    /// A record is not.
+    /// Handles a late record, or returns the error for one without a timestamp.
     #[cold]
     fn refuse<M: RecordFormat>(
         &self,

@@ -1,4 +1,4 @@
-//! All records of two inputs that have the same key, whenever they come.
+//! Joins all records of two inputs that have the same key, whenever they arrive.
 
 use super::buffer::Buffer;
 use super::{AsBytes, Buffers, Pairing, STATE, meet, others};
@@ -23,14 +23,14 @@ impl Buffers for Sides {
     }
 }
 
-/// Pairs of all that comes, each emitted as soon as both records are there, at the later one's time. Nothing is let go.
+/// Emits each pair as soon as both records have arrived, at the later one's time. Records never expire.
 pub struct RegularJoin<P> {
     pairing: P,
     keys: LargeState<Sides>,
 }
 
 impl<P> RegularJoin<P> {
-    /// For the keys of these groups.
+    /// A join over the keys of these groups.
     pub fn new(pairing: P, range: KeyGroupRange) -> Self {
         Self { pairing, keys: LargeState::new(range) }
     }
@@ -49,7 +49,7 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for RegularJoin<P> {
         true
     }
 
-    /// Who meets nobody needs no medium.
+    /// A record without a match is only stored, which needs no attachment.
     fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
         let Sides(buffers) = &mut self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?.value;
         if !others(buffers, record).is_empty() {

@@ -1,4 +1,4 @@
-//! One window of one key, as it is worked on.
+//! Calls the trigger and the fold for one window of one key.
 
 use super::{Calls, FiringRule, Trigger, TriggerCall, TriggeredWindow};
 use crate::error::TaskError;
@@ -6,7 +6,7 @@ use crate::operator::{Collector, Fold, RecordFormat};
 use crate::time::Clock;
 use crate::window::{Cell, TriggerResult};
 
-/// The parts of an operator that one window is worked on with.
+/// The parts of an operator that process one window.
 pub(super) struct WindowScope<'a, F, C> {
     pub(super) fold: &'a mut F,
     pub(super) calls: &'a mut C,
@@ -30,7 +30,7 @@ impl<F, C> WindowScope<'_, F, C> {
     {
         let mut result = match (self.trigger.when, call) {
             (FiringRule::BuiltIn(trigger), TriggerCall::Record(record)) => {
-                // A record of a window of all of time may have an event time, which a trigger of the wall clock ignores.
+                // Records in a global window may have an event time. A trigger of the wall clock ignores it.
                 let time_ms = match self.clock {
                     Clock::Event => record.timestamp_ms,
                     Clock::Processing => self.clock_ms.saturating_add(1),
@@ -88,7 +88,7 @@ impl<F, C> WindowScope<'_, F, C> {
         Ok(())
     }
 
-    /// Looks at one window by one clock; whether it is to be forgotten.
+    /// Fires the due timers of one window by one clock. Returns true if the window is over and has to be deleted.
     pub(super) fn look<M, V, T>(
         &mut self,
         cell: &mut Cell<V, T>,
@@ -106,7 +106,7 @@ impl<F, C> WindowScope<'_, F, C> {
             self.follow(result, cell, collector)?;
         }
         if matches!(self.trigger.when, FiringRule::BuiltIn(_)) {
-            // One that fires by the clock may be due more than once, where time took a leap.
+            // A trigger that fires by the clock may be due more than once if time advanced by much.
             loop {
                 let result = self.ask(TriggerCall::Time(clock, time_ms), cell, collector)?;
                 if !result.fires {
@@ -119,7 +119,7 @@ impl<F, C> WindowScope<'_, F, C> {
     }
 }
 
-/// The number of a clock, among those of a window's timers.
+/// Returns the index of a clock among the timers of a window.
 pub(super) const fn index(clock: Clock) -> usize {
     match clock {
         Clock::Processing => 0,

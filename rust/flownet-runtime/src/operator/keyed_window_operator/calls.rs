@@ -1,4 +1,4 @@
-//! What windows of each key are told by their user: which there are, when they fire, and what functions say of them.
+//! Window assigners and triggers of keyed windows, and the interface to functions of the user.
 
 use crate::chain::TaskContext;
 use crate::error::TaskError;
@@ -7,19 +7,20 @@ use crate::snapshot::Input;
 use crate::time::Clock;
 use crate::window::{AlignedWindows, BuiltIn, TriggerResult, Window};
 
-/// Which windows a record belongs to.
+/// Assigns windows to records.
 #[derive(Clone, Copy, Debug)]
 pub enum Assigner {
-    /// Those of a grid.
+    /// Aligned windows, the same for every key.
     Grid(AlignedWindows),
-    /// One that begins with it and lasts until a gap; those that overlap become one. No gap: the [`Calls`] know.
+    /// A window that starts with the record and lasts until a gap. Overlapping windows merge. Without a gap, [`Calls`]
+    /// returns one for each record.
     Session(Option<i64>),
-    /// One for all of time.
+    /// One window for all of time.
     Global,
 }
 
 impl Assigner {
-    /// Whether all records of a key are in one window, whatever their times.
+    /// Returns true if all records of a key share one window, whatever their timestamps.
     pub(super) fn spans_all_time(self) -> bool {
         match self {
             Self::Grid(grid) => grid.spans_all_time(),
@@ -29,33 +30,33 @@ impl Assigner {
     }
 }
 
-/// When a window's result goes out, and whether its records are then forgotten.
+/// Decides when a window emits its result, and whether its records are then deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Trigger {
-    /// When.
+    /// The rule that decides when it fires.
     pub when: FiringRule,
-    /// Whether firing purges.
+    /// True if firing purges the records.
     pub purges: bool,
 }
 
-/// Who says when.
+/// The source of the firing decision.
 #[derive(Clone, Copy, Debug)]
 pub enum FiringRule {
-    /// A trigger of the product.
+    /// A built-in trigger.
     BuiltIn(BuiltIn),
-    /// The [`Calls`].
+    /// A trigger of the user, called by [`Calls`].
     Own,
 }
 
-/// What users' functions say of windows.
+/// Calls the user's functions about windows.
 pub trait Calls<M: RecordFormat>: Send {
-    /// What a trigger keeps for a window.
+    /// State of a trigger for one window.
     type TriggerState: Default + Send;
 
-    /// How long the session of this record lasts without another.
+    /// Returns the duration of this record's session without another record.
     fn gap_ms(&mut self, record: &KeyedRecord<'_>, collector: &mut Collector<'_, '_, M>) -> Result<i64, TaskError>;
 
-    /// The trigger is asked.
+    /// Calls the trigger.
     fn trigger(
         &mut self,
         call: TriggerCall<'_>,
@@ -63,7 +64,7 @@ pub trait Calls<M: RecordFormat>: Send {
         collector: &mut Collector<'_, '_, M>,
     ) -> Result<TriggerResult, TaskError>;
 
-    /// Windows have become one: the second's state goes to the first's.
+    /// Merges trigger state after windows merged: adds the second window's state to the first's.
     fn merge_kept(
         &mut self,
         window: Window,
@@ -72,7 +73,7 @@ pub trait Calls<M: RecordFormat>: Send {
         token: M::Token<'_>,
     ) -> Result<(), TaskError>;
 
-    /// Shows what a trigger keeps for a window.
+    /// Shows the state of a trigger for a window.
     fn inspect<'m>(
         &self,
         token: M::Token<'m>,
@@ -84,7 +85,7 @@ pub trait Calls<M: RecordFormat>: Send {
         Ok(())
     }
 
-    /// Writes out what a trigger keeps. `key` decodes to its key, for errors.
+    /// Encodes the state of a trigger. `key` decodes to its key, for errors.
     fn write_kept(
         &self,
         token: M::Token<'_>,
@@ -93,10 +94,10 @@ pub trait Calls<M: RecordFormat>: Send {
         out: &mut Vec<u8>,
     ) -> Result<(), TaskError>;
 
-    /// Reads back what [`write_kept`](Self::write_kept) wrote, and no more.
+    /// Decodes state that [`write_kept`](Self::write_kept) wrote, and reads no further.
     fn read_kept(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<Self::TriggerState, TaskError>;
 
-    /// Goes past that, as [`Values::pass`](crate::state::Values::pass) does.
+    /// Skips that state, see [`Values::pass`](crate::state::Values::pass).
     fn pass_kept(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<(), TaskError> {
         self.read_kept(token, input).map(drop)
     }
@@ -105,28 +106,28 @@ pub trait Calls<M: RecordFormat>: Send {
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError>;
 }
 
-/// What a trigger is asked about.
+/// The event that a trigger is called for.
 #[derive(Clone, Copy, Debug)]
 pub enum TriggerCall<'a> {
-    /// A record has come.
+    /// A record has arrived.
     Record(&'a KeyedRecord<'a>),
-    /// A clock has come to a time it asked for.
+    /// A clock has reached a time that the trigger registered.
     Time(Clock, i64),
-    /// Its window covers others now.
+    /// Its window now covers other windows too.
     Merged,
-    /// Its window is forgotten.
+    /// Its window is deleted.
     Clear,
 }
 
-/// The window that a trigger is asked about.
+/// The window that a trigger is called for.
 #[derive(Debug)]
 pub struct TriggeredWindow<'a, K> {
-    /// Which one.
+    /// The window itself.
     pub window: Window,
-    /// What the trigger keeps for it.
+    /// State of the trigger for it.
     pub kept: &'a mut K,
     /// The watermark.
     pub watermark_ms: i64,
-    /// Times that it asks for, and those it asks for no more: by which clock, and whether it does.
+    /// Timers to register or to delete: the clock, the time, and true to register.
     pub timers: Vec<(Clock, i64, bool)>,
 }

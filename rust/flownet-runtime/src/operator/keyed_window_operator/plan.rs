@@ -1,4 +1,4 @@
-//! From windows as they are planned to the operator that keeps them.
+//! Builds the window operator for a planned window.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::spec::{TriggerSpec, TriggerWhen, WindowAssigner, WindowSpec};
 use crate::state::KeyGroupRange;
 use crate::window::BuiltIn;
 
-/// A fold over windows. Those of a grid that fire once, at their end, lie by time; all others lie by key.
+/// A fold over windows. Aligned windows that fire once, at their end, are stored by time slice. All others are stored
+/// by key.
 pub fn over_windows<M, F, C>(
     fold: (F, C),
     window: &WindowSpec,
@@ -24,7 +25,7 @@ where
     over_windows_of_two(fold, window, [late_tag.clone(), late_tag], range)
 }
 
-/// The same of two inputs, each with a side output of its own for what comes late, if there is one.
+/// The same over two inputs. Late records of each input go to its own side output, if there is one.
 pub fn over_windows_of_two<M, F, C>(
     (fold, calls): (F, C),
     window: &WindowSpec,

@@ -1,8 +1,8 @@
-//! What windows of a grid do about slices of which some lies on disk.
+//! Spills slices of aligned windows to disk and reads them back.
 //!
 //! # Invariants
-//! - I1: as long as the window that fired last is kept, nothing of its slices has left memory since.
-//! - I2: what lies on disk of a slice is forgotten with the slice.
+//! - I1: while the window that fired last is retained, none of its slices has left memory since.
+//! - I2: the on-disk values of a slice are deleted with the slice.
 
 use super::{BREATH_RECORDS, STATE, SliceWindowOperator, has_fired};
 use crate::chain::TaskContext;
@@ -13,7 +13,8 @@ use crate::snapshot::RestoredState;
 use crate::state::{Base, DiskPlace, KeyEntry, Room, Spill, Values};
 use crate::window::{Merge, Pane, PartOf, RollingWindow, SliceEntry, SlicedWindows, Window, key_of};
 
-/// What is in memory of no more than half of the values, which were touched since; none if they are more.
+/// Returns the values in memory that were touched since `base`. Returns `None` if more than half of all values were
+/// touched.
 pub(super) fn few_touched_since<'a, V>(
     windows: &'a SlicedWindows<KeyEntry<V>>,
     spill: Option<&Spill>,
@@ -33,7 +34,7 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
         Ok(())
     }
 
-    /// Whether what a record goes to need not be looked for on disk, and there is room for it.
+    /// Returns true if the value of a record need not be read from disk, and there is room for it.
     #[inline]
     pub(super) fn is_at_hand(&self, record: &KeyedRecord<'_>) -> bool {
         self.spill.as_ref().is_none_or(|spill| {
@@ -42,7 +43,7 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
         })
     }
 
-    /// Sees to it that it is.
+    /// Reads the value of a record into memory, if it is on disk.
     #[inline]
     pub(super) fn bring<M>(&mut self, record: &KeyedRecord<'_>, token: M::Token<'_>) -> Result<(), TaskError>
     where
@@ -72,8 +73,8 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
         Ok(())
     }
 
-    /// Writes to disk what has no room in memory. The window that fired last is given up (I1), as it is where there is no room
-    /// for it.
+    /// Spills values that do not fit in memory. The window that fired last is then dropped (I1), and also if there is
+    /// no room for it.
     pub(super) fn make_room<M>(&mut self, token: M::Token<'_>) -> Result<(), TaskError>
     where
         M: RecordFormat,
@@ -83,7 +84,7 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
         if is_to_look { self.look::<M>(token) } else { Ok(()) }
     }
 
-    /// Values in memory, those of the window that fired last included.
+    /// Number of values in memory, including those of the window that fired last.
     fn held(&self) -> usize {
         self.windows.len() + self.rolling.as_ref().map_or(0, RollingWindow::len)
     }
@@ -103,7 +104,7 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
         Ok(())
     }
 
-    /// The same at the end of a batch: from time to time it looks whether what is held has grown.
+    /// The same at the end of a batch. From time to time it measures whether the values in memory have grown.
     pub(super) fn make_room_behind_batch<M>(&mut self, token: M::Token<'_>) -> Result<(), TaskError>
     where
         M: RecordFormat,
@@ -113,12 +114,12 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
         if has_come_round { self.look::<M>(token) } else { self.make_room::<M>(token) }
     }
 
-    /// Whether some of a window lies on disk.
+    /// Returns true if part of a window is on disk.
     pub(super) fn is_in_part_on_disk(&self, window: Window) -> bool {
         self.spill.is_some() && self.windows.slices_of(window).any(|(_, pane)| pane.on_disk() > 0)
     }
 
-    /// Gives out what lies on disk of a window that was taken, and forgets it there.
+    /// Emits the on-disk values of a window that was taken, and deletes them.
     pub(super) fn give_out_taken<M>(
         &mut self,
         window: Window,
@@ -155,7 +156,7 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
         Ok(())
     }
 
-    /// Gives out a window of which some lies on disk, key by key.
+    /// Emits a window that is partly on disk, key by key.
     pub(super) fn give_out_merged<M>(
         &mut self,
         window: Window,
@@ -182,7 +183,7 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
         Ok(())
     }
 
-    /// Looks at each key of a window of which some lies on disk.
+    /// Visits each key of a window that is partly on disk.
     pub(super) fn each_merged<M>(
         &self,
         window: Window,
@@ -201,7 +202,8 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
         Ok(())
     }
 
-    /// Puts slices back, into memory as long as there is room and then to disk; gives how far time had come, and up to when windows had fired.
+    /// Restores slices, into memory while there is room and then to disk. Returns the clock, and the time up to which
+    /// windows have fired.
     pub(super) fn put_back<M>(
         &mut self,
         token: M::Token<'_>,
@@ -238,19 +240,19 @@ impl<F, V: Default + Send> SliceWindowOperator<F, V> {
     }
 }
 
-/// A key of a slice has come to lie on disk.
+/// Marks the slice of a key that was spilled.
 fn lies_on_disk<V>(windows: &mut SlicedWindows<V>, place: &[u8]) {
     let slice_ms = DiskPlace::of(place, true).and_then(|place| place.slice_ms);
     slice_ms.into_iter().for_each(|slice_ms| windows.lies_on_disk(slice_ms));
 }
 
-/// Key group and key, and what a window has of it.
+/// Key group and key, with the merged value of a window.
 type WholeAt<V> = (Vec<u8>, KeyEntry<V>);
 
-/// What a window has of each key, one after the other.
+/// Iterates over the keys of a window, with their merged values.
 struct WindowEntries<'a, V> {
     merge: Merge<'a, V>,
-    /// The first part of the next key, where it is known.
+    /// The first part of the next key, if it was read already.
     part: Option<PartOf<'a, V>>,
 }
 
@@ -265,7 +267,7 @@ impl<'a, V: Default> WindowEntries<'a, V> {
         Ok(Self { merge, part: None })
     }
 
-    /// The next key, by its place.
+    /// Returns the next key and its value, in the order of their place on disk.
     fn next<M: RecordFormat, F: Fold<M, Value = V>>(
         &mut self,
         fold: &F,
