@@ -1,66 +1,67 @@
-//! Tells busy time of a task from time in which it waits to have the interpreter back, in the middle of a call.
+//! Separates busy time of a task from time in which it waits to get the interpreter back, in the middle of a call.
 //!
-//! CPython takes the interpreter from a thread that runs Python every few milliseconds, and from one that begins a call which
-//! lets it go. The thread does not say so, but the system knows how much processor time it had, and where it sleeps. The
-//! looks of [`crate::work`] ask it, for threads of tasks that run functions of Python:
+//! CPython takes the interpreter every few milliseconds from a thread that runs Python, and from a thread that begins a
+//! call which releases it. The thread does not report this, but the system knows its CPU time and where it sleeps. The
+//! samples of [`crate::work`] query the system for threads of tasks that run Python functions:
 //!
 //! | the thread | counts as |
 //! |---|---|
-//! | had processor time since the last look | busy, for that time |
-//! | sleeps in a call of the system, or waits for a lock of its own | busy: it is the function's own wait |
+//! | had CPU time since the last sample | busy, for that time |
+//! | sleeps in a system call, or waits for a lock of its own | busy: the function itself waits |
 //! | sleeps on the interpreter's lock | waiting for the interpreter |
-//! | is ready to run, or does, while another task wants the interpreter, too | waiting for it, but for its processor time |
-//! | is ready to run, alone | busy: it waits for a processor |
+//! | is runnable or running, while another task wants the interpreter too | waiting for it, except its CPU time |
+//! | is runnable, alone | busy: it waits for a processor |
 //!
 //! # Invariants
-//! - I1: without an answer of the system all time is busy, as it is if no other task wants the interpreter.
-//! - I2: functions that let the interpreter go and compute are busy: they have processor time.
+//! - I1: if the system gives no answer, all time is busy. The same holds if no other task wants the interpreter.
+//! - I2: functions that release the interpreter and compute are busy: they have CPU time.
 //!
-//! Which lock is the interpreter's is seen where a task sleeps that says it waits for the interpreter, as it does before each
-//! batch.
+//! The address of the interpreter's lock is learned from tasks that report that they wait for the interpreter, as they
+//! do before each batch: they sleep on it.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What the system says of a thread.
+/// State of a thread, as the system reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadState {
-    /// It runs, or is ready to.
+    /// It is running or runnable.
     Runs,
-    /// It sleeps on a lock, whose address this is.
+    /// It sleeps on the lock at this address.
     OnLock(u64),
-    /// It sleeps elsewhere, or the system does not tell.
+    /// It sleeps elsewhere, or the system does not report it.
     Elsewhere,
 }
 
-/// A task at a look.
+/// A sample of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     rest: ThreadState,
-    /// Processor time of its thread so far.
+    /// CPU time of its thread so far.
     pub(crate) worked: Duration,
 }
 
 impl Look {
-    /// Asks the system for a thread of this process. None where it does not tell.
+    /// Queries the system about a thread of this process. `None` if it does not report it.
     pub(crate) fn at(thread: u32) -> Option<Self> {
         let read = |file: &str| fs::read_to_string(format!("/proc/self/task/{thread}/{file}")).ok();
         let worked = worked(&read("schedstat")?)?;
         Some(Self { rest: ThreadState::read(&read("syscall")?), worked })
     }
 
-    /// Whether the task may want the interpreter: unlike one that waits for something else.
+    /// Returns true if the task may want the interpreter, because it does not wait for anything else.
     pub(crate) fn wants_interpreter(self) -> bool {
         self.rest == ThreadState::Runs || self.is_on_interpreter()
     }
 
-    /// Whether it waits for it, for sure.
+    /// Returns true if it certainly waits for the interpreter.
     pub(crate) fn is_on_interpreter(self) -> bool {
         matches!(self.rest, ThreadState::OnLock(address) if is_interpreter(address))
     }
 
-    /// The task says that it waits for the interpreter: where it sleeps is the interpreter's lock.
+    /// Stores the address of the interpreter's lock. The task reports that it waits for the interpreter, so it sleeps
+    /// on that lock.
     pub(crate) fn learn(self) {
         if let ThreadState::OnLock(address) = self.rest {
             INTERPRETER.store(address, Ordering::Relaxed);
@@ -69,7 +70,7 @@ impl Look {
 }
 
 impl ThreadState {
-    /// Of the call of the system that a thread is in: its number and arguments, or `running`.
+    /// Parses the system call that a thread is in: its number and arguments, or `running`.
     fn read(syscall: &str) -> Self {
         let mut fields = syscall.split_ascii_whitespace();
         let address = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
@@ -81,7 +82,7 @@ impl ThreadState {
     }
 }
 
-/// Of "time on a processor, time in its queue, turns": the first, in nanoseconds.
+/// Parses "time on a processor, time in its queue, turns" and returns the first, in nanoseconds.
 fn worked(schedstat: &str) -> Option<Duration> {
     schedstat.split_ascii_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
@@ -91,11 +92,11 @@ fn is_interpreter(address: u64) -> bool {
     known != 0 && known.abs_diff(address) < LOCK_BYTES
 }
 
-/// Address of a word of the interpreter's lock; 0 while none is known. A process has one interpreter.
+/// Address of a word of the interpreter's lock; 0 until it is known. A process has one interpreter.
 static INTERPRETER: AtomicU64 = AtomicU64::new(0);
-/// Its mutexes and condition variables lie together, and threads sleep on several of their words.
+/// Its mutexes and condition variables are adjacent, and threads sleep on several of their words.
 const LOCK_BYTES: u64 = 256;
-/// Number of the call that waits for a lock.
+/// Number of the system call that waits for a lock.
 const FUTEX: Option<&str> = match () {
     () if cfg!(target_arch = "x86_64") => Some("202"),
     () if cfg!(target_arch = "aarch64") => Some("98"),
@@ -126,7 +127,7 @@ mod tests {
     fn a_thread_that_sleeps_on_a_lock_is_seen_there() {
         let own_number = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         if Look::at(own_number()).is_none() {
-            return; // the system does not tell
+            return; // the system does not report it
         }
         assert_eq!(Look::at(u32::MAX), None);
         let (lock, bell) = (&Mutex::new(false), &Condvar::new());

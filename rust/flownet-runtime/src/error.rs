@@ -1,4 +1,4 @@
-//! Why a task ended other than by finishing. Every error crosses processes, so all of them serialise.
+//! Errors that end a task. Every error crosses processes, so all of them serialise.
 
 use flownet_core::ExchangeError;
 use flownet_memory::MemoryError;
@@ -9,7 +9,7 @@ use crate::snapshot::SnapshotError;
 use crate::source::SourceError;
 use crate::state::{DiskStateError, StateError};
 
-/// Why a task ended other than by finishing.
+/// The reason why a task ended without finishing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TaskError {
@@ -22,16 +22,16 @@ pub enum TaskError {
     /// Records could not be sent or received.
     #[error(transparent)]
     Exchange(#[from] ExchangeFailure),
-    /// State that was kept cannot be read back.
+    /// Saved state cannot be restored.
     #[error(transparent)]
     Snapshot(Box<SnapshotError>),
-    /// An iteration cannot go on.
+    /// An iteration cannot continue.
     #[error(transparent)]
     Iteration(Box<IterationFailure>),
     /// A keyed record reached a subtask that does not own its key.
     #[error(transparent)]
     State(#[from] StateError),
-    /// State cannot be kept on disk.
+    /// State cannot be stored on disk.
     #[error(transparent)]
     DiskState(Box<DiskStateError>),
     /// The task's buffers do not fit into the worker's memory.
@@ -42,40 +42,41 @@ pub enum TaskError {
     InsufficientBuffers {
         /// The task, with its subtask.
         task: String,
-        /// Buffers the refused pool needs at least.
+        /// The least number of buffers that the refused pool needs.
         required: usize,
-        /// Buffers no pool has a right to.
+        /// Buffers that are not guaranteed to any pool.
         available: usize,
-        /// Buffers of the worker.
+        /// Total buffers of the worker.
         total: usize,
     },
-    /// The system gave the task no thread.
+    /// The system could not start a thread for the task.
     #[error("no thread for task '{task}': {reason}")]
     NoThread {
         /// The task, with its subtask.
         task: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
-    /// The code of a chain panicked: a bug, reported with what it said.
+    /// The code of a chain panicked: a bug, reported with its message.
     #[error("task '{task}' panicked: {message}")]
     Panic {
         /// The task, with its subtask.
         task: String,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
-    /// The task was told to stop.
+    /// The task was cancelled.
     #[error("the task was cancelled")]
     Cancelled,
-    /// A plan or setting that cannot work.
+    /// An invalid plan or setting.
     #[error("{0}")]
     Config(String),
 }
 
 impl TaskError {
-    /// What this error says about why a job fails. Less than [`Evidence::Cause`] is the echo of a failure elsewhere (a
-    /// lost peer, a failed producer, a cancel): a coordinator should wait a moment for the root before it reports this one.
+    /// Returns how well this error explains the failure of a job. An error below [`Evidence::Cause`] is a consequence
+    /// of a failure elsewhere (a lost peer, a failed producer, a cancel). A coordinator should wait a moment for the
+    /// root cause before it reports such an error.
     pub fn evidence(&self) -> Evidence {
         match self {
             Self::Cancelled => Evidence::Nothing,
@@ -85,16 +86,16 @@ impl TaskError {
     }
 }
 
-/// What the error of a task says about why its job fails; the more, the greater.
+/// How well a task's error explains the failure of its job; greater explains more.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Evidence {
-    /// That somebody else ended, for whatever reason.
+    /// Another task or process ended, for any reason.
     Nothing,
-    /// That somebody else failed, who will say so himself.
+    /// Another task failed, and will report its own error.
     Hearsay,
-    /// Where the job came apart: a connection was lost. Why, others may know.
+    /// A connection was lost, which is where the job broke. Another task may know the reason.
     Break,
-    /// The cause.
+    /// The cause of the failure.
     Cause,
 }
 
@@ -131,7 +132,7 @@ impl From<ExchangeError> for TaskError {
     }
 }
 
-/// A user's function failed: where, on what, and how.
+/// A failure of a user's function, with its place, its record and its exception.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorFailure {
     /// Name of the operator.
@@ -146,10 +147,10 @@ pub struct OperatorFailure {
     pub error_type: String,
     /// Text of the user's exception.
     pub message: String,
-    /// Its traceback, where the language has one.
+    /// Its traceback, if the language has one.
     pub traceback: Option<String>,
-    /// Whether a retry may help, as with a lost connection or a timeout: such a failure is never judged by how often it
-    /// repeats.
+    /// True if a retry may help, as after a lost connection or a timeout. Repetitions of such a failure do not count
+    /// against the job.
     pub is_transient: bool,
 }
 
@@ -170,14 +171,14 @@ impl std::error::Error for OperatorFailure {}
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct ExchangeFailure {
-    /// What a program may want to know.
+    /// The kind, for programs.
     pub kind: ExchangeFailureKind,
-    /// What a person wants to know.
+    /// The message, for people.
     pub message: String,
 }
 
 impl ExchangeFailure {
-    /// A failure that only its text describes.
+    /// A failure with a message only.
     pub fn other(message: impl Into<String>) -> Self {
         Self { kind: ExchangeFailureKind::Other, message: message.into() }
     }
@@ -216,7 +217,7 @@ impl From<ExchangeError> for ExchangeFailure {
     }
 }
 
-/// The kinds of [`ExchangeFailure`] that callers tell apart.
+/// The kinds of [`ExchangeFailure`] that callers distinguish.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ExchangeFailureKind {
@@ -229,26 +230,26 @@ pub enum ExchangeFailureKind {
     ProtocolViolation {
         /// Address of that worker.
         peer: String,
-        /// The partition it sent.
+        /// The partition that it sent.
         partition: u64,
-        /// The channel of the input that read it.
+        /// The channel of the input that read the partition.
         channel: u32,
     },
     /// The task that produces an input failed.
     ProducerFailed {
-        /// The partition it filled.
+        /// The partition that it wrote.
         partition: u64,
     },
-    /// Nobody registered the partition in time.
+    /// No producer registered the partition in time.
     PartitionNotFound {
         /// The missing partition.
         partition: u64,
     },
-    /// A partition, gate or pool was taken away while in use: the other side, or the job, is ending.
+    /// A partition, gate or pool was released while in use: the other side, or the job, is ending.
     Released,
     /// A record is longer than the limit.
     RecordTooLarge {
-        /// Its length.
+        /// Length of the record.
         bytes: usize,
         /// The limit.
         max_bytes: usize,
@@ -260,7 +261,7 @@ pub enum ExchangeFailureKind {
         /// The limit.
         limit_bytes: usize,
     },
-    /// Anything else: a wrong target, closed memory.
+    /// Any other failure: a wrong target, closed memory.
     Other,
 }
 

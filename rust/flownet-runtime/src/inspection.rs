@@ -1,8 +1,9 @@
-//! What a task waits for, in numbers, for whoever asks why a job does not move.
+//! Shows the queues and credits of a task, to find out why a job does not progress.
 //!
-//! Dear compared to [`MetricsSnapshot`](crate::MetricsSnapshot): it looks at every channel. So a [`TaskInspection`], of all
-//! tasks, is made on suspicion, and its lists are cut at [`LISTED`]: a task with thousands of channels still fits into a small
-//! message. [`TaskChannels`] are of one task, for people who look at it, and have up to [`MOST_CHANNELS`] each way.
+//! Expensive compared to [`MetricsSnapshot`](crate::MetricsSnapshot): it visits every channel. So a [`TaskInspection`]
+//! of all tasks is made only on suspicion, and its lists are cut at [`LISTED`]: a task with thousands of channels still
+//! fits into a small message. [`TaskChannels`] belong to one task, for people who view it, and have up to
+//! [`MOST_CHANNELS`] in each direction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,63 +20,63 @@ use crate::time_accounting::TimeState;
 /// One task at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskInspection {
-    /// What its thread does; none once it has ended.
+    /// The state of its thread; `None` once it has ended.
     pub state: Option<TimeState>,
-    /// Buffers that it took from its input and has not read.
+    /// Buffers that it has taken from its input and not read yet.
     pub unread_buffers: u64,
-    /// Edges out, in the order of [`TaskSpec::outputs`].
+    /// Outgoing edges, in the order of [`TaskSpec::outputs`].
     pub outputs: Vec<OutputInspection>,
-    /// All edges in.
+    /// All incoming edges.
     pub input: InputInspection,
 }
 
 /// One partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputInspection {
-    /// Where it has its segments from.
+    /// The pool of its segments.
     pub pool: PoolInspection,
-    /// The task may write to it.
+    /// True if the task may write to it.
     pub is_available: bool,
     /// Elements in its subpartitions that a reader could take.
     pub readable: u64,
-    /// The subpartitions that have most of them, and how many; at most [`LISTED`].
+    /// The subpartitions with the most of these elements, and their number; at most [`LISTED`].
     pub fullest: Vec<(u32, u64)>,
 }
 
 /// All channels of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputInspection {
-    /// Where remote channels have their segments from; none if there are none.
+    /// The pool of the remote channels' segments; `None` without remote channels.
     pub pool: Option<PoolInspection>,
     /// Elements that the task could take now.
     pub readable: u64,
     /// Channels whose producer has no credit, by (partition, subpartition); at most [`LISTED`].
     pub without_credit: Vec<(u64, u32)>,
-    /// All of these.
+    /// Number of all such channels.
     pub channels_without_credit: u64,
 }
 
 /// One buffer pool, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolInspection {
-    /// Idle or in use.
+    /// Segments that it holds, idle or in use.
     pub held: u64,
-    /// Taken and not yet back.
+    /// Segments in use, not yet returned.
     pub in_use: u64,
-    /// It may hold as many now.
+    /// Segments that it may hold now.
     pub size: u64,
-    /// It is promised as many.
+    /// Segments that it is guaranteed.
     pub guaranteed: u64,
 }
 
 /// The channels of one task at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskChannels {
-    /// Since the task was made, by its worker's clock: what rates are reckoned by.
+    /// Age of the task, by its worker's clock; rates are computed from it.
     pub age: Duration,
-    /// In the order of the task's inputs; at most [`MOST_CHANNELS`].
+    /// Incoming channels in the order of the task's inputs; at most [`MOST_CHANNELS`].
     pub inputs: Vec<InputChannel>,
-    /// In the order of the task's outputs and their subpartitions; at most [`MOST_CHANNELS`].
+    /// Outgoing channels in the order of the task's outputs and their subpartitions; at most [`MOST_CHANNELS`].
     pub outputs: Vec<OutputChannel>,
 }
 
@@ -84,15 +85,15 @@ pub struct TaskChannels {
 pub struct InputChannel {
     /// The producer's partition.
     pub partition: u64,
-    /// The subpartition that it reads.
+    /// The subpartition that the channel reads.
     pub subpartition: u32,
     /// Elements that the task could take now.
     pub readable: u64,
-    /// Buffers that the producer may still send; none where it needs no leave.
+    /// Buffers that the producer may still send; `None` if it needs no credit.
     pub credit: Option<u32>,
     /// Records that the task has read from it.
     pub records_in: u64,
-    /// Bytes of the buffers that it has read, or is reading, length prefixes included.
+    /// Bytes of the buffers that it has read or is reading, including length prefixes.
     pub bytes_in: u64,
 }
 
@@ -103,13 +104,13 @@ pub struct OutputChannel {
     pub partition: u64,
     /// The subpartition.
     pub subpartition: u32,
-    /// Buffers that wait for their reader, the one being filled included.
+    /// Buffers that wait for their reader, including the one being filled.
     pub buffers: u64,
     /// Bytes in these.
     pub bytes: u64,
-    /// Records written for it.
+    /// Records written to it.
     pub records_out: u64,
-    /// Bytes written for it, length prefixes included.
+    /// Bytes written to it, including length prefixes.
     pub bytes_out: u64,
 }
 
@@ -182,8 +183,8 @@ impl InputInspection {
     }
 }
 
-/// Entries of a list in an inspection.
+/// Longest list in an inspection.
 pub const LISTED: usize = 16;
 
-/// Channels of a task, each way, that people are shown.
+/// Most channels of a task, in each direction, that are shown to people.
 pub const MOST_CHANNELS: usize = 10_000;

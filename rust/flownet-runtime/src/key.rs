@@ -1,6 +1,6 @@
-//! Keys as keyed state and windows hold them: short ones in place, so that finding a key touches one place in memory.
+//! Keys as keyed state and windows store them: short keys inline, so that finding a key touches one place in memory.
 
-/// The bytes of a key, never changed.
+/// The immutable bytes of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Key(Form);
 
@@ -11,7 +11,7 @@ enum Form {
 }
 
 impl Key {
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         match &self.0 {
@@ -20,7 +20,7 @@ impl Key {
         }
     }
 
-    /// Bytes that it takes elsewhere than in its place.
+    /// Returns the number of its bytes on the heap.
     pub(crate) fn bytes_elsewhere(&self) -> usize {
         match &self.0 {
             Form::Short { .. } => 0,
@@ -28,7 +28,7 @@ impl Key {
         }
     }
 
-    /// Whether it is this key.
+    /// Returns true if it equals this key.
     #[inline]
     pub(crate) fn is(&self, key: &[u8]) -> bool {
         equal(self.as_slice(), key)
@@ -57,7 +57,7 @@ impl From<Key> for Box<[u8]> {
     }
 }
 
-/// `one == other`, up to 16 bytes without a call: there the first and the last bytes, as words, are all of them.
+/// `one == other`, up to 16 bytes without a call. The first and the last bytes, read as words, cover all bytes then.
 #[inline]
 fn equal(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
@@ -76,7 +76,7 @@ fn ends<const N: usize>(bytes: &[u8]) -> (Option<&[u8; N]>, Option<&[u8; N]>) {
     (bytes.first_chunk(), bytes.last_chunk())
 }
 
-/// Fills the 24 bytes that a long key takes in any case, beside the tag and the length.
+/// Fills the 24 bytes that a long key needs in any case, except the tag and the length.
 const SHORT_BYTES: usize = 22;
 
 #[cfg(test)]

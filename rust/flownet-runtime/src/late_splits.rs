@@ -1,4 +1,4 @@
-//! Names of the splits of a source, and the split with the record that was furthest behind.
+//! Names of the splits of a source, and the split with the latest record.
 //!
 //! Sources name their splits once. The operator that assigns timestamps knows splits by number; names are looked up when a
 //! report is read.
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The splits of one subtask.
 #[derive(Debug)]
 pub struct LateSplits {
-    /// By number.
+    /// Names by split number.
     names: Mutex<Vec<String>>,
     latest: AtomicU32,
 }
@@ -21,19 +21,19 @@ impl Default for LateSplits {
 }
 
 impl LateSplits {
-    /// Names splits: the first of them has this number, and the others follow.
+    /// Names splits. The first of them has the number `first`, and the others follow.
     pub fn name(&self, first: usize, names: impl IntoIterator<Item = String>) {
         let mut known = self.names();
         known.truncate(first);
         known.extend(names);
     }
 
-    /// The record that was furthest behind is of this split.
+    /// Stores the split of the record that was the latest so far.
     pub(crate) fn set_latest(&self, split: u32) {
         self.latest.store(split, Ordering::Relaxed);
     }
 
-    /// The split of the record that was furthest behind. One without a name is called by its number and the subtask.
+    /// Returns the split of the latest record. A split without a name is called by its number and the subtask.
     pub fn latest(&self, subtask: u32) -> Option<String> {
         let split = Some(self.latest.load(Ordering::Relaxed)).filter(|split| *split != NONE)?;
         let name = self.names().get(split as usize).cloned();

@@ -1,10 +1,10 @@
-//! How long markers of latency were on their way to a task, by the source that they came from.
+//! Records the travel times of latency markers to a task, by the source that they came from.
 //!
-//! The task's thread notes one a marker, which is far from one a record; whoever reads copies all of them.
+//! The task's thread records one number per marker, which is far rarer than one per record. Readers copy all of them.
 //!
 //! # Invariants
-//! - L1: a subtask knows no more than `MOST_SOURCES` sources, and of each as many numbers as there are buckets.
-//! - L2: no latency is below zero, whatever the clocks of two machines say.
+//! - L1: a subtask tracks no more than `MOST_SOURCES` sources, and for each as many numbers as there are buckets.
+//! - L2: no latency is below zero, whatever the clocks of two machines show.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,21 +15,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Default)]
 pub struct Latencies(Mutex<Vec<Latency>>);
 
-/// How long the markers of one source took.
+/// The latencies of one source's markers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// The source: its place among the tasks of the job.
+    /// The source: its index among the tasks of the job.
     pub source: u32,
-    /// Of all markers together.
+    /// Sum over all markers.
     pub sum: Duration,
-    /// The longest.
+    /// The longest latency.
     pub max: Duration,
-    /// How many took up to each of [`LATENCY_BOUNDS`], and longer than the last.
+    /// Number of markers up to each of [`LATENCY_BOUNDS`], and above the last.
     pub buckets: Vec<u64>,
 }
 
 impl Latencies {
-    /// A marker of this source came.
+    /// Records a marker of this source.
     pub(crate) fn note(&self, source: u32, latency: Duration) {
         let mut all = self.lock();
         if let Some(known) = all.iter_mut().find(|known| known.source == source) {
@@ -41,7 +41,7 @@ impl Latencies {
         }
     }
 
-    /// All of them as they are now.
+    /// Returns a copy of all latencies.
     pub fn snapshot(&self) -> Vec<Latency> {
         self.lock().clone()
     }
@@ -52,17 +52,17 @@ impl Latencies {
 }
 
 impl Latency {
-    /// None yet.
+    /// A source without markers.
     pub fn of(source: u32) -> Self {
         Self { source, sum: Duration::ZERO, max: Duration::ZERO, buckets: vec![0; LATENCY_BOUNDS.len() + 1] }
     }
 
-    /// Markers that came.
+    /// Number of markers.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(*bucket))
     }
 
-    /// Adds those of another subtask.
+    /// Adds the markers of another subtask.
     pub fn add(&mut self, more: &Self) {
         self.sum = self.sum.saturating_add(more.sum);
         self.max = self.max.max(more.max);
@@ -70,14 +70,15 @@ impl Latency {
         buckets.for_each(|(sum, more)| *sum = sum.saturating_add(*more));
     }
 
-    /// Takes away those that had come before. The longest stays: it may have been one of them.
+    /// Subtracts the markers of an earlier snapshot. `max` stays as it is: it may be from one of them.
     pub fn remove(&mut self, earlier: &Self) {
         self.sum = self.sum.saturating_sub(earlier.sum);
         let buckets = self.buckets.iter_mut().zip(&earlier.buckets);
         buckets.for_each(|(left, earlier)| *left = left.saturating_sub(*earlier));
     }
 
-    /// What this share of the markers took at most, as far as buckets tell; none if none came.
+    /// Returns the latency that this share of the markers did not exceed, as far as buckets show. `None` without
+    /// markers.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let rank = share * self.count() as f64;
         let max = self.max.as_secs_f64();
@@ -108,7 +109,7 @@ pub const LATENCY_BOUNDS: [f64; 19] = [
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0,
     100.0,
 ];
-/// That a subtask tells of.
+/// Most sources that a subtask tracks.
 const MOST_SOURCES: usize = 64;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Task loop, operator chains, keyed state, timers and sources of flownet.
 //!
-//! A *task* is one thread that runs one [`Chain`] of operators: it reads what has arrived at its gate, hands it to the
-//! chain, and the chain emits into the task's [`Outputs`]. The runtime knows no operator language and no socket: chains
-//! come from a [`ChainFactory`], the exchange from flownet-core and flownet-net. What operators have in common, whatever
-//! records are made of, is here too: [`operator`].
+//! A *task* is one thread that runs one [`Chain`] of operators. It reads data that has arrived at its gate and passes
+//! it to the chain, which emits into the task's [`Outputs`]. The runtime depends on no operator language and on no
+//! socket: chains come from a [`ChainFactory`], the exchange from flownet-core and flownet-net. The module [`operator`]
+//! contains the parts of operators that do not depend on the record format.
 //!
-//! Where to read first: [`spec`] for what a task is as data, [`Chain`] for what runs inside, [`deploy`] for how a task is
-//! assembled and started, `task` for the loop itself.
+//! Start reading at [`spec`] (a task as data), then [`Chain`] (the operators inside a task), [`deploy`] (assembly and
+//! start of a task), and `task` (the loop itself).
 //!
 //! ```text
 //! TaskSpec + NetworkEnvironment --prepare--> PreparedTask --connect--> --start--> TaskHandle

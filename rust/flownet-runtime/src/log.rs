@@ -1,15 +1,15 @@
-//! What is said while tasks run: lines that functions print, records of Python's `logging`, events of Rust's `tracing`. Each
-//! with the subtask whose thread said it.
+//! Collects the log of running tasks: lines that functions print, records of Python's `logging`, events of Rust's
+//! `tracing`. Each entry names the subtask whose thread wrote it.
 //!
-//! A [`Log`] holds what one process says of one job until somebody takes it. Who speaks finds it by the thread
-//! ([`enter`]), or, on a thread of nobody's, by the process ([`enter_process`]): a worker process serves one job at a time.
+//! A [`Log`] buffers the entries of one process and one job until they are taken. A writer finds it by its thread
+//! ([`enter`]). On threads that belong to no task, it finds it by the process ([`enter_process`]), because a worker
+//! process serves one job at a time.
 //!
 //! # Invariants
-//! - L1: a log holds at most [`MOST_BYTES`], and one entry more where something waited for room: what is said in between
-//!   is bounded, whatever functions say.
-//! - L2: what functions say waits for room, as it would in a pipe; what the process says of itself never waits, and is
-//!   counted where it has no room. A log that is [closed](Log::close) makes nobody wait.
-//! - L3: entries are taken in the order in which they were said, each once.
+//! - L1: a log holds at most [`MOST_BYTES`] plus one entry. So its memory is bounded, whatever functions print.
+//! - L2: output of functions waits for room, as it would in a pipe. Entries of the process itself never wait, and are
+//!   counted if they have no room. No writer waits for a [closed](Log::close) log.
+//! - L3: entries are taken in the order in which they were written, each once.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,20 +21,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::wall_clock_ms;
 
-/// Something that was said.
+/// One entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// When, in milliseconds since the epoch.
+    /// Its time, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// By whom; none where it was no task's thread.
+    /// The subtask that wrote it; `None` if it was no task's thread.
     pub speaker: Option<Speaker>,
-    /// How.
+    /// The kind of output.
     pub kind: LogKind,
-    /// Without the line's end, but for [`LogKind::Output`]; cut at [`MOST_TEXT_BYTES`] but for that, too.
+    /// The text. Except for [`LogKind::Output`], it has no line end and is cut at [`MOST_TEXT_BYTES`].
     pub text: String,
 }
 
-/// A subtask.
+/// A subtask, as the writer of log entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Speaker {
     /// Position of its vertex, upstream first.
@@ -43,48 +43,48 @@ pub struct Speaker {
     pub subtask: u32,
 }
 
-/// How something was said.
+/// The kind of a log entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogKind {
-    /// Whole lines of a sink that prints records: what a job gives out, and not what is told of it.
+    /// Whole lines of a sink that prints records: output of the job, and not a message about it.
     Output,
-    /// A line on the standard output.
+    /// A line on standard output.
     Stdout,
     /// A line on standard error.
     Stderr,
     /// A record of Python's `logging`.
     Python {
-        /// Of the record.
+        /// Level of the record.
         level: LogLevel,
-        /// Of the logger.
+        /// Name of the logger.
         logger: String,
     },
     /// An event of Rust's `tracing`.
     Rust {
-        /// Of the event.
+        /// Level of the event.
         level: LogLevel,
-        /// Of the event: where it comes from.
+        /// Target of the event: the module that it comes from.
         target: String,
     },
 }
 
-/// How bad it is, in Python's words.
+/// The severity, in Python's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
-    /// For whoever looks for a fault.
+    /// Details for debugging.
     Debug,
-    /// What happens.
+    /// Normal events.
     Info,
-    /// What should not happen, and goes on.
+    /// An unexpected event; work continues.
     Warning,
-    /// Something was not done.
+    /// Some work failed.
     Error,
-    /// Nothing goes on.
+    /// Work cannot continue.
     Critical,
 }
 
-/// What one process says of one job.
+/// The buffered log of one process for one job.
 #[derive(Debug, Default)]
 pub struct Log {
     held: Mutex<LogBuffer>,
@@ -100,17 +100,17 @@ struct LogBuffer {
     listener: Option<Waker>,
 }
 
-/// What was taken out of a log.
+/// Entries that were taken out of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainedLog {
-    /// In their order.
+    /// The entries in their order.
     pub entries: Vec<LogEntry>,
-    /// Entries that had no room, since the time before.
+    /// Number of entries since the last time that had no room.
     pub dropped: u64,
 }
 
 impl LogEntry {
-    /// Something that the calling thread says now.
+    /// An entry that the calling thread writes now.
     pub fn now(speaker: Option<Speaker>, kind: LogKind, text: impl Into<String>) -> Self {
         let mut text = text.into();
         if kind != LogKind::Output && text.len() > MOST_TEXT_BYTES {
@@ -120,14 +120,14 @@ impl LogEntry {
         Self { at_ms: wall_clock_ms(), speaker, kind, text }
     }
 
-    /// What it takes up, about.
+    /// Its approximate size in memory.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.text.len()
     }
 }
 
 impl LogKind {
-    /// Of what has one.
+    /// The level, for kinds that have one.
     pub fn level(&self) -> Option<LogLevel> {
         match self {
             Self::Output | Self::Stdout | Self::Stderr => None,
@@ -137,7 +137,7 @@ impl LogKind {
 }
 
 impl Log {
-    /// Adds an entry, or counts it where there is no room.
+    /// Adds an entry, or counts it if there is no room.
     pub fn say(&self, entry: LogEntry) {
         let mut held = self.lock();
         if held.is_full() {
@@ -158,13 +158,13 @@ impl Log {
         self.add(held, entry);
     }
 
-    /// Whether there is something to take.
+    /// Returns true if there are entries to take.
     pub fn has_some(&self) -> bool {
         let held = self.lock();
         !held.entries.is_empty() || held.dropped > 0
     }
 
-    /// Takes the first entries, of `most_bytes` together and one more.
+    /// Takes the first entries, up to `most_bytes` together and one more.
     pub fn take(&self, most_bytes: usize) -> DrainedLog {
         let mut held = self.lock();
         let mut said = DrainedLog { entries: Vec::new(), dropped: std::mem::take(&mut held.dropped) };
@@ -181,18 +181,18 @@ impl Log {
         said
     }
 
-    /// Has `listener` woken whenever something was said.
+    /// Sets the waker to wake after each new entry.
     pub fn set_listener(&self, listener: Waker) {
         self.lock().listener = Some(listener);
     }
 
-    /// From now on nobody waits for room.
+    /// Closes the log: writers no longer wait for room.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.has_room.notify_all();
     }
 
-    /// Takes back [`close`](Self::close).
+    /// Undoes [`close`](Self::close).
     pub fn open(&self) {
         self.lock().is_closed = false;
     }
@@ -206,7 +206,7 @@ impl Log {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogBuffer> {
-        // A queue and its size, changed together: whole even after a panic.
+        // A queue and its size, changed together: consistent even after a panic.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -224,11 +224,11 @@ thread_local! {
 /// The log of a process that works for one job at a time.
 static PROCESS: Mutex<Option<Arc<Log>>> = Mutex::new(None);
 
-/// Where the calling thread speaks, until it is dropped; then as before.
+/// Directs the log of the calling thread until dropped; then the former log applies again.
 #[derive(Debug)]
 pub struct SpeakerScope(Option<(Arc<Log>, Option<Speaker>)>);
 
-/// What the calling thread says goes to `log`, as of `speaker`.
+/// Directs the log of the calling thread to `log`, with `speaker` as its writer.
 pub fn enter(log: Arc<Log>, speaker: Option<Speaker>) -> SpeakerScope {
     SpeakerScope(HERE.replace(Some((log, speaker))))
 }
@@ -239,11 +239,11 @@ impl Drop for SpeakerScope {
     }
 }
 
-/// What threads of nobody's say goes to `log`, until it is dropped.
+/// Directs the log of threads without a task until dropped.
 #[derive(Debug)]
 pub struct ProcessEntered(());
 
-/// The process works for one job from now on.
+/// Directs the log of the process to that of one job from now on.
 pub fn enter_process(log: Arc<Log>) -> ProcessEntered {
     *process() = Some(log);
     ProcessEntered(())
@@ -255,14 +255,14 @@ impl Drop for ProcessEntered {
     }
 }
 
-/// Whether all that is said in this process is of one job.
+/// Returns true if all log output of this process belongs to one job.
 pub fn is_in_process() -> bool {
     process().is_some()
 }
 
-/// The log that the calling thread speaks to, and as whom.
+/// Returns the log of the calling thread, and the subtask that it writes for.
 pub fn here() -> Option<(Arc<Log>, Option<Speaker>)> {
-    // A thread that is ending has no locals any more.
+    // A thread that is ending has no thread-locals any more.
     let own = HERE.try_with(|here| here.borrow().clone()).ok().flatten();
     own.or_else(|| process().clone().map(|log| (log, None)))
 }
@@ -271,9 +271,9 @@ fn process() -> MutexGuard<'static, Option<Arc<Log>>> {
     PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How much a log holds.
+/// Most bytes that a log holds.
 pub const MOST_BYTES: usize = 1 << 20;
-/// How long an entry may be.
+/// Most bytes of an entry.
 pub const MOST_TEXT_BYTES: usize = 16 << 10;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Letters to a running task: they wake its thread and are read between batches.
+//! Sends messages to a running task. They wake its thread, which reads them between batches.
 //!
 //! # Invariants
-//! - I1: a letter posted is either read by the task or outlives it unread; posting never blocks on the task.
-//! - I2: the thread is woken after the letter is visible, so a task that saw an empty box and parks is woken again.
+//! - I1: a posted message is either read by the task or remains unread after its end. Posting never blocks on the task.
+//! - I2: the thread is woken after the message is visible. So a task that saw an empty mailbox and parks is woken
+//!   again.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -13,32 +14,33 @@ use crate::error::TaskError;
 use crate::snapshot::CheckpointOrder;
 use crate::source::SourceOrder;
 
-/// What can be said to a running task.
+/// A message to a running task.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Mail {
     /// Stop without finishing.
     Cancel,
-    /// How fast the source may go from now on.
+    /// The new rate limits of the source.
     Order(SourceOrder),
-    /// The source has ended. With `drain`, so has time: what waits for it fires.
+    /// Ends the source. With `drain`, event time ends too: pending timers and windows fire.
     EndSource {
-        /// Whether windows and timers fire.
+        /// True if windows and timers fire.
         drain: bool,
     },
-    /// The source may go so far in event time, in milliseconds, because of those it is aligned with.
+    /// The event time, in milliseconds, up to which the source may read, because of the sources that it is aligned
+    /// with.
     Align(i64),
-    /// The source has more to read: splits, as its operator writes them.
+    /// More splits for the source, as its operator encodes them.
     Splits(Arc<[u8]>),
-    /// Of a checkpoint.
+    /// An order about a checkpoint.
     Checkpoint(CheckpointOrder),
-    /// Somebody asks what the operators hold.
+    /// A request to publish state stats.
     Count,
-    /// Something has come that an operator waits for, from outside of the exchange.
+    /// Something that an operator awaits has arrived from outside the exchange.
     Arrived,
 }
 
-/// The letter box of one task. Clones share it.
+/// The mailbox of one task. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Mailbox {
     shared: Arc<MailboxShared>,
@@ -46,7 +48,7 @@ pub struct Mailbox {
 
 #[derive(Debug, Default)]
 struct MailboxShared {
-    // Beside the queue because waits deep inside user code look at it where no letter can be handled.
+    // Separate from the queue, because waits deep inside user code read it where no message can be handled.
     raised: AtomicU8,
     has_mail: AtomicBool,
     inner: Mutex<Inner>,
@@ -59,32 +61,32 @@ struct Inner {
 }
 
 impl Mailbox {
-    /// An empty box that wakes nobody yet.
+    /// An empty mailbox without an owner to wake.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Names the thread to wake; letters posted before are found by the first [`take`](Self::take).
+    /// Sets the thread to wake. The first [`take`](Self::take) finds messages that were posted earlier.
     pub fn set_owner(&self, waker: Waker) {
         self.lock().owner = Some(waker);
     }
 
-    /// Leaves a letter and wakes the task.
+    /// Posts a message and wakes the task.
     pub fn post(&self, mail: Mail) {
         let owner = {
             let mut inner = self.lock();
             let raised = match mail {
                 Mail::Cancel => CANCELLED,
-                // Between two records, however many the task has at hand.
+                // Handled between two records, however many more the task has at hand.
                 Mail::Checkpoint(CheckpointOrder::Overtake(_)) => ATTENTION,
                 _ => 0,
             };
-            // A second ring says nothing new: however often somebody rings, the box does not fill.
+            // One pending wake-up is enough, so repeated wake-ups do not fill the mailbox.
             if mail != Mail::Arrived || !inner.queue.contains(&mail) {
                 inner.queue.push_back(mail);
             }
             self.shared.has_mail.store(true, Ordering::Release);
-            // Behind the letter, which is what there is to attend to.
+            // Set after the message is queued, because the task then looks for it.
             if raised != 0 {
                 self.shared.raised.fetch_or(raised, Ordering::Release);
             }
@@ -95,7 +97,7 @@ impl Mailbox {
         }
     }
 
-    /// The oldest letter.
+    /// Takes the oldest message.
     pub fn take(&self) -> Option<Mail> {
         if !self.has_mail() {
             return None;
@@ -106,23 +108,23 @@ impl Mailbox {
         mail
     }
 
-    /// Whether a letter waits; one atomic read.
+    /// Returns true if a message is queued; one atomic read.
     #[inline]
     pub fn has_mail(&self) -> bool {
         self.shared.has_mail.load(Ordering::Acquire)
     }
 
-    /// What others ring when they have something for an operator.
+    /// Returns a handle that wakes the task when something has arrived for an operator.
     pub fn bell(&self) -> TaskWaker {
         TaskWaker { mailbox: self.clone() }
     }
 
-    /// Ends the batch that the task is at, and wakes it: something wants its attention between two records.
+    /// Returns a waker that ends the current batch and wakes the task, for work to be done between two records.
     pub(crate) fn attention(&self) -> Waker {
         Arc::new(Attention { mailbox: self.clone() }).into()
     }
 
-    /// The read side of cancelling, for operators.
+    /// The read side of the cancel flag, for operators.
     pub fn cancel_token(&self) -> CancelToken {
         CancelToken { shared: Arc::clone(&self.shared) }
     }
@@ -132,21 +134,21 @@ impl Mailbox {
     }
 }
 
-/// Rung by whoever has something for an operator of the task, from any thread. Clones ring the same task.
+/// Wakes the task from any thread when something has arrived for an operator. Clones wake the same task.
 #[derive(Clone, Debug)]
 pub struct TaskWaker {
     mailbox: Mailbox,
 }
 
 impl TaskWaker {
-    /// Wakes the task, which then calls [`Chain::on_arrived`](crate::Chain::on_arrived). Ring once for all that has
-    /// gathered since the operator last looked.
+    /// Wakes the task, which then calls [`Chain::on_arrived`](crate::Chain::on_arrived). Call it once for everything
+    /// that has arrived since the operator last checked.
     pub fn ring(&self) {
         self.mailbox.post(Mail::Arrived);
     }
 }
 
-/// Raised by what came for the task and does not wait for the end of a batch.
+/// The waker for work that cannot wait for the end of a batch.
 struct Attention {
     mailbox: Mailbox,
 }
@@ -165,36 +167,36 @@ impl Wake for Attention {
     }
 }
 
-/// What may be raised.
+/// Bits of `raised`.
 const CANCELLED: u8 = 1;
 const ATTENTION: u8 = 2;
 
-/// Tells whether the task was told to stop. Cheap enough to ask for each record.
+/// Shows whether the task was cancelled. Cheap enough to check for each record.
 #[derive(Clone, Debug)]
 pub struct CancelToken {
     shared: Arc<MailboxShared>,
 }
 
 impl CancelToken {
-    /// Whether the task was told to stop.
+    /// Returns true if the task was cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.shared.raised.load(Ordering::Relaxed) & CANCELLED != 0
     }
 
-    /// Whether the task was told to stop, or its [attention](Mailbox::attention) is wanted: one atomic read.
+    /// Returns true if the task was cancelled or has to [interrupt](Mailbox::attention) its batch: one atomic read.
     #[inline]
     pub(crate) fn is_raised(&self) -> bool {
         self.shared.raised.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether its attention is wanted; asked once for each time.
+    /// Returns true if the batch has to be interrupted, once for each request.
     #[inline]
     pub(crate) fn take_attention(&self) -> bool {
         self.is_raised() && self.shared.raised.fetch_and(!ATTENTION, Ordering::Acquire) & ATTENTION != 0
     }
 
-    /// [`TaskError::Cancelled`] if the task was told to stop.
+    /// Returns [`TaskError::Cancelled`] if the task was cancelled.
     #[inline]
     pub fn check(&self) -> Result<(), TaskError> {
         if self.is_cancelled() { Err(TaskError::Cancelled) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Counters of one task: written by its thread, read by anyone, without locks between them.
+//! Counters of one task. Its thread writes them and any thread reads them, without locks between writer and reader.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -23,26 +23,26 @@ use crate::work::{Mark, Work};
 pub struct TaskMetrics {
     started: Instant,
     time: TimeAccounting,
-    // What the ledger runs, for the task's thread alone: the clock is not read to go on as before.
+    // The current state, for the task's thread only: a switch to the same state then reads no clock.
     state: AtomicU8,
-    // What its thread works on while it is busy.
+    // The kind of work that its thread does while busy.
     work: AtomicU8,
-    // Its thread, as the system numbers it; 0 before there is one.
+    // The system's number of its thread; 0 before it has one.
     thread: AtomicU32,
-    // Processor time of the thread at the last look.
+    // CPU time of the thread at the last sample.
     worked_ns: AtomicU64,
     records_in: AtomicU64,
     records_out: AtomicU64,
-    // Beyond one for each record; below zero it wraps.
+    // Rows in excess of one per record; wraps below zero.
     more_rows_in: AtomicU64,
     more_rows_out: AtomicU64,
     bytes_in_local: AtomicU64,
     bytes_in_remote: AtomicU64,
     buffers_in: AtomicU64,
-    // Out of the gate, read or not.
+    // Buffers that left the gate, read or not.
     bytes_taken: AtomicU64,
     buffers_taken: AtomicU64,
-    // As the task measured it last; zero bytes: it has not.
+    // The task's last measurement; zero bytes if there is none.
     fill_limit_bytes: AtomicU64,
     in_flight_ns: AtomicU64,
     longest_in_flight_ns: AtomicU64,
@@ -51,9 +51,9 @@ pub struct TaskMetrics {
     timed_records: AtomicU64,
     out_of_order_records: AtomicU64,
     out_of_order_ms: AtomicU64,
-    // The least of all times: none has come.
+    // `i64::MIN` before the first watermark.
     watermark_ms: AtomicI64,
-    // The same; the greatest: nobody waits for it.
+    // The same for alignment. `i64::MAX` if no source waits for it.
     aligned_ms: AtomicI64,
     has_input_ended: AtomicBool,
     // Set before the task starts, if its source is aligned with others.
@@ -62,12 +62,12 @@ pub struct TaskMetrics {
     late_splits: LateSplits,
     latencies: Latencies,
     tally: TallyBoard,
-    // Set as its chain is opened.
+    // Set when its chain is opened.
     operators: OnceLock<OperatorCounters>,
 }
 
 impl TaskMetrics {
-    /// All zero; time runs from now, idle.
+    /// All counters are zero. Time runs from now, as idle.
     pub fn new() -> Self {
         Self {
             started: Instant::now(),
@@ -105,7 +105,7 @@ impl TaskMetrics {
         }
     }
 
-    /// A consistent view of the time and a recent one of the counters.
+    /// Returns a consistent view of the time and a recent one of the counters.
     pub fn snapshot(&self) -> MetricsSnapshot {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (records_in, records_out) = (load(&self.records_in), load(&self.records_out));
@@ -127,27 +127,27 @@ impl TaskMetrics {
         }
     }
 
-    /// What its functions count.
+    /// Metrics of the user's functions.
     pub fn users(&self) -> &UserMetrics {
         &self.users
     }
 
-    /// Names of its splits, and the one whose records came latest.
+    /// Names of its splits, and the split with the latest record.
     pub fn late_splits(&self) -> &LateSplits {
         &self.late_splits
     }
 
-    /// How long markers took to here.
+    /// Travel times of latency markers to this task.
     pub fn latencies(&self) -> &Latencies {
         &self.latencies
     }
 
-    /// What went into each of its operators and out of it, upstream first; nothing before its chain was opened.
+    /// Input and output of each of its operators, upstream first. Empty before its chain is opened.
     pub fn operators(&self) -> Vec<OperatorCounts> {
         self.operators.get().map(OperatorCounters::read).unwrap_or_default()
     }
 
-    /// Its operators count here from now on; later calls change nothing.
+    /// Sets the counters of its operators. Later calls have no effect.
     pub(crate) fn set_operators(&self, counters: OperatorCounters) {
         let _ = self.operators.set(counters);
     }
@@ -158,29 +158,29 @@ impl TaskMetrics {
         self.records_in.load(Ordering::Relaxed)
     }
 
-    /// Adds to the records read. Sources call it: their records pass no gate.
+    /// Adds records read. Sources call it, because their records pass no gate.
     #[inline]
     pub fn add_records_in(&self, records: u64) {
         bump(&self.records_in, records);
     }
 
-    /// Adds to the records sent. Sinks call it: their records pass no exchange.
+    /// Adds records sent. Sinks call it, because their records pass no exchange.
     #[inline]
     pub fn add_records_out(&self, records: u64) {
         bump(&self.records_out, records);
     }
 
-    /// A record read is of so many rows, and not of one.
+    /// Counts a record read as this number of rows instead of one.
     pub fn count_rows_in(&self, rows: u64) {
         bump(&self.more_rows_in, rows.wrapping_sub(1));
     }
 
-    /// A record sent is of so many rows, and not of one.
+    /// Counts a record sent as this number of rows instead of one.
     pub fn count_rows_out(&self, rows: u64) {
         bump(&self.more_rows_out, rows.wrapping_sub(1));
     }
 
-    /// The task's thread works on this from now on; gives what it was at.
+    /// Sets the current work of the task's thread. Returns the previous work.
     #[inline]
     pub fn begin(&self, work: Work) -> Mark {
         let before = self.work.load(Ordering::Relaxed);
@@ -188,34 +188,34 @@ impl TaskMetrics {
         Mark(before)
     }
 
-    /// What the task's thread is at.
+    /// The current work of the task's thread.
     #[inline]
     pub(crate) fn at(&self) -> Mark {
         Mark(self.work.load(Ordering::Relaxed))
     }
 
-    /// It is again at what it was at.
+    /// Sets the work back to `before`.
     #[inline]
     pub fn resume(&self, before: Mark) {
         self.work.store(before.0, Ordering::Relaxed);
     }
 
-    /// Busy time counts as this where nobody has looked yet.
+    /// Counts busy time as `work` until the first sample.
     pub(crate) fn assume(&self, work: Work) {
         self.time.assume(work);
     }
 
-    /// Its thread, as the system numbers it.
+    /// Sets the system's number of its thread.
     pub(crate) fn set_thread(&self, thread: u32) {
         self.thread.store(thread, Ordering::Relaxed);
     }
 
-    /// Whether it has ended.
+    /// Returns true if the task has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.load(Ordering::Relaxed) == ENDED
     }
 
-    /// What the system says of its thread, if the task may have to wait for the interpreter in the middle of a call.
+    /// Queries the system about its thread, if the task may have to wait for the interpreter in the middle of a call.
     pub(crate) fn at_interpreter(&self) -> Option<Look> {
         let state = self.state.load(Ordering::Relaxed);
         if state == TimeState::Interpreter.index() as u8 {
@@ -229,8 +229,8 @@ impl TaskMetrics {
         if is_at_work { Look::at(self.thread.load(Ordering::Relaxed)) } else { None }
     }
 
-    /// Counts the busy time since the last look as what the task works on now. If it has to wait for the interpreter, only
-    /// the processor time that it had since then.
+    /// Counts the busy time since the last sample as the task's current work. If the task has to wait for the
+    /// interpreter, only its CPU time since then counts.
     pub(crate) fn look(&self, seen: Option<Look>, is_contended: bool) {
         if self.state.load(Ordering::Relaxed) != TimeState::Busy.index() as u8 {
             return;
@@ -250,17 +250,17 @@ impl TaskMetrics {
         Work::of(self.work.load(Ordering::Relaxed))
     }
 
-    /// Adds to the records that were dropped because they came too late.
+    /// Adds records that were dropped because they came too late.
     pub fn add_late_records(&self, records: u64) {
         bump(&self.late_records, records);
     }
 
-    /// Adds to the records that did not move event time, as they were too far ahead of the others of their split.
+    /// Adds records that did not advance event time, because they were too far ahead of the others of their split.
     pub(crate) fn add_records_ahead(&self, records: u64) {
         bump(&self.records_ahead, records);
     }
 
-    /// So many records of its source came out of order, of all that got their times here.
+    /// Sets the number of out-of-order records, of all records that got their timestamps here.
     pub(crate) fn set_out_of_order(&self, counts: OutOfOrderCounts) {
         self.timed_records.store(counts.records, Ordering::Relaxed);
         self.out_of_order_records.store(counts.out_of_order, Ordering::Relaxed);
@@ -268,35 +268,35 @@ impl TaskMetrics {
         counts.split.into_iter().for_each(|split| self.late_splits.set_latest(split));
     }
 
-    /// What the operators hold now.
+    /// Sets the state stats of the operators.
     pub(crate) fn set_tally(&self, tally: StateStats) {
         self.tally.set(tally);
     }
 
-    /// What the operators hold may have changed.
+    /// The state stats of the operators may have changed.
     #[inline]
     pub(crate) fn begin_work(&self) {
         self.tally.is_old.store(true, Ordering::Relaxed);
     }
 
-    /// The operators may have something to be counted from now on, though they had nothing so far.
+    /// The operators may have state to count from now on, though they had none so far.
     pub fn expect_tally(&self) {
         self.tally.is_expected.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what the operators hold may have changed since they were last counted or this was last asked, and they have
-    /// anything to be counted.
+    /// Returns true if the state stats may have changed since they were last counted or this was last called, and the
+    /// operators have anything to count.
     pub(crate) fn wants_tally(&self) -> bool {
         self.tally.is_old.swap(false, Ordering::Relaxed)
             && (self.tally.is_expected.swap(false, Ordering::Relaxed) || self.tally.now() != StateStats::default())
     }
 
-    /// Event time has come so far.
+    /// Sets the event time of the task.
     pub(crate) fn set_watermark(&self, timestamp_ms: i64) {
         self.watermark_ms.store(timestamp_ms, Ordering::Relaxed);
     }
 
-    /// The source has come so far for those that are aligned with it, which is [`END_OF_TIME_MS`] where they need not wait.
+    /// Sets the event time of the source for the sources aligned with it. [`END_OF_TIME_MS`] if they need not wait.
     pub(crate) fn set_aligned(&self, timestamp_ms: i64) {
         self.aligned_ms.store(timestamp_ms, Ordering::Relaxed);
         if let Some(alignment) = self.alignment.get() {
@@ -304,7 +304,7 @@ impl TaskMetrics {
         }
     }
 
-    /// The task's input has ended: no source waits for it any more, whatever its operators say.
+    /// Reports that the task's input has ended: no source waits for it any more, whatever its operators report.
     pub(crate) fn end_input(&self) {
         self.has_input_ended.store(true, Ordering::Relaxed);
         if let Some(alignment) = self.alignment.get() {
@@ -312,7 +312,7 @@ impl TaskMetrics {
         }
     }
 
-    /// Wakes `monitor` when the task has moved by a step of this alignment.
+    /// Wakes `monitor` when the task has advanced by a step of this alignment.
     pub(crate) fn watch_alignment(&self, alignment: &Alignment, monitor: &Waker) {
         let _ = self.alignment.set(StepMonitor::new(alignment, monitor.clone()));
     }
@@ -323,14 +323,14 @@ impl TaskMetrics {
         bump(&self.buffers_in, 1);
     }
 
-    /// Buffers left the gate, to be read one after the other.
+    /// Counts buffers that left the gate and will be read one after the other.
     #[inline]
     pub(crate) fn add_taken(&self, buffers: u64, bytes: u64) {
         bump(&self.buffers_taken, buffers);
         bump(&self.bytes_taken, bytes);
     }
 
-    /// Buffers and bytes that left the gate and were not read yet.
+    /// Buffers and bytes that left the gate and are not read yet.
     pub(crate) fn unread(&self) -> (u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (buffers, bytes) = self.read();
@@ -343,23 +343,23 @@ impl TaskMetrics {
         (load(&self.buffers_in), load(&self.bytes_in_local) + load(&self.bytes_in_remote))
     }
 
-    /// Since it was made.
+    /// Time since the metrics were created.
     pub(crate) fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Wall time by what it was spent on.
+    /// Wall time by state.
     pub(crate) fn time(&self) -> TimeShares {
         self.time.snapshot(self.now_ns())
     }
 
-    /// Time that the task did not wait for input.
+    /// Time in which the task did not wait for input.
     pub(crate) fn worked(&self) -> Duration {
         let time = self.time();
         time.total() - time.idle
     }
 
-    /// What the task found to be in flight to it, and the limit it drew from that.
+    /// Sets the measured in-flight time of the input, and the buffer fill limit computed from it.
     pub(crate) fn set_in_flight(&self, fill_limit_bytes: u64, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.fill_limit_bytes.store(fill_limit_bytes, Ordering::Relaxed);
@@ -395,12 +395,12 @@ impl TaskMetrics {
         }
     }
 
-    /// What the task's thread does; none once it has ended.
+    /// The state of the task's thread; `None` once it has ended.
     pub(crate) fn state(&self) -> Option<TimeState> {
         self.time.state()
     }
 
-    /// The same, and when that began.
+    /// The same, and when that state began.
     pub(crate) fn period(&self) -> Option<(TimeState, Instant)> {
         let (state, began_ns) = self.time.period()?;
         Some((state, self.started + Duration::from_nanos(began_ns)))
@@ -428,10 +428,10 @@ impl TaskMetrics {
     }
 }
 
-/// What the operators of a task held when they were counted.
+/// State stats at the last count.
 #[derive(Debug, Default)]
 struct TallyBoard {
-    // Taken a few times a second.
+    // Locked a few times a second.
     tally: Mutex<StateStats>,
     is_old: AtomicBool,
     is_expected: AtomicBool,
@@ -456,7 +456,7 @@ impl Default for TaskMetrics {
 /// Counters of one task at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricsSnapshot {
-    /// Records read from inputs, or produced by a source.
+    /// Records read from inputs, or emitted by a source.
     pub records_in: u64,
     /// Records sent to outputs, or taken by a sink.
     pub records_out: u64,
@@ -470,50 +470,50 @@ pub struct MetricsSnapshot {
     pub bytes_in_remote: u64,
     /// Bytes written for consumers, read or not.
     pub bytes_out: u64,
-    /// Records that arrived and were thrown away, where an exchange may.
+    /// Records that arrived and were dropped, if the exchange may drop records.
     pub dropped_records: u64,
-    /// Bytes of these, length prefixes included.
+    /// Bytes of these, including length prefixes.
     pub dropped_bytes: u64,
-    /// What the task's buffers hold.
+    /// The queues of the task's buffers.
     pub queues: QueueSnapshot,
-    /// What is on its way to the task, in time, where that is bounded.
+    /// Data in flight to the task, as a time, if that is limited.
     pub in_flight: InFlightSnapshot,
-    /// How far event time has come, and who came too late for it.
+    /// Event time, late records and out-of-order records.
     pub event_time: EventTimeSnapshot,
-    /// What its operators hold and have before them.
+    /// State stats of its operators and lag of its source.
     pub tally: StateStats,
-    /// Wall time by what it was spent on.
+    /// Wall time by state.
     pub time: TimeShares,
 }
 
-/// What the buffers of one task hold at one moment.
+/// Buffers of one task at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueSnapshot {
-    /// Buffers written and not yet taken by a reader or a connection.
+    /// Buffers written, and not yet taken by a reader or a connection.
     pub send_buffers: u64,
     /// Bytes in these.
     pub send_bytes: u64,
-    /// Buffers that arrived and were not read: from other workers, or taken from a queue of this one.
+    /// Buffers that arrived and are not read: from other workers, or from a queue of this one.
     pub receive_buffers: u64,
     /// Bytes in these.
     pub receive_bytes: u64,
-    /// Segments that the task's pools have given out.
+    /// Segments in use from the task's pools.
     pub pool_used: u64,
     /// Segments that the task's pools may hold now.
     pub pool_size: u64,
-    /// What of `pool_used` is of its inputs.
+    /// The part of `pool_used` for its inputs.
     pub in_pool_used: u64,
-    /// What of `pool_size` is of its inputs.
+    /// The part of `pool_size` for its inputs.
     pub in_pool_size: u64,
 }
 
 impl QueueSnapshot {
-    /// Share of what the pool of its inputs may hold that is given out; none without one, as where all comes from this process.
+    /// Share of the input pool that is in use. `None` without such a pool, as if all input comes from this process.
     pub fn in_pool_usage(&self) -> Option<f64> {
         share(self.in_pool_used, self.in_pool_size)
     }
 
-    /// The same of its outputs; none of a sink.
+    /// The same for its outputs; `None` for a sink.
     pub fn out_pool_usage(&self) -> Option<f64> {
         share(self.pool_used.saturating_sub(self.in_pool_used), self.pool_size.saturating_sub(self.in_pool_size))
     }
@@ -523,43 +523,45 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// What a task found to be in flight to it, in this process and at its producers.
+/// Data in flight to a task, in this process and at its producers, as measured by the task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InFlightSnapshot {
-    /// How far its producers fill buffers. Zero: it has measured nothing.
+    /// Number of bytes to which its producers fill buffers. Zero if nothing was measured.
     pub fill_limit_bytes: u64,
-    /// The time it would take the task to get through, as of its last measurement.
+    /// The time that the task needs to process the data, as of its last measurement.
     pub time: Duration,
-    /// The longest that any measurement found.
+    /// The longest time of any measurement.
     pub longest: Duration,
 }
 
 /// Event time of one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventTimeSnapshot {
-    /// The last watermark, in milliseconds since the epoch; the greatest number at the end of time. None before the first.
+    /// The last watermark, in milliseconds since the epoch; the greatest number at the end of time. `None` before the
+    /// first one.
     pub watermark_ms: Option<i64>,
-    /// How far that is behind the wall's clock, as of the snapshot; none before the first watermark and at the end of time.
+    /// Its lag behind the wall clock, at the time of the snapshot. `None` before the first watermark and at the end of
+    /// time.
     pub lag_ms: Option<i64>,
-    /// Records dropped because they came after their window was given up.
+    /// Records that were dropped because their window had expired.
     pub late_records: u64,
-    /// Records that did not move event time, as they were further ahead of the others of their split than allowed.
+    /// Records that did not advance event time, because they were too far ahead of the others of their split.
     pub records_ahead: u64,
-    /// Records that got their times here.
+    /// Records that got their timestamps in this task.
     pub timed_records: u64,
-    /// Of these, records that came later than the delay of the watermarks allows.
+    /// The records among them that came later than the delay of the watermarks allows.
     pub out_of_order_records: u64,
-    /// The most that one of them was behind the latest one of its split, in milliseconds.
+    /// The most that one of them was later than the latest record of its split, in milliseconds.
     pub out_of_order_ms: u64,
-    /// Of a source that is aligned with others: how far its watermark has come, told or not; the greatest number while it is
-    /// idle and when it has ended. None before its first record.
+    /// Event time of a source that is aligned with others, sent or not. The greatest number while it is idle and after
+    /// its end. `None` before its first record.
     pub aligned_ms: Option<i64>,
 }
 
-/// In the place of a state.
+/// The state of a task that has ended.
 const ENDED: u8 = u8::MAX;
 
-// One writer: a plain load and store costs less than a locked add and loses nothing.
+// There is one writer: a plain load and store costs less than an atomic add and loses nothing.
 #[inline]
 pub(crate) fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
@@ -641,7 +643,7 @@ mod tests {
             metrics.set_aligned(reached_ms);
             counter.0.load(Ordering::Relaxed)
         };
-        // The first time, a quarter of the drift, idle, and back.
+        // The first time, after a quarter of the drift, when idle, and after the return.
         assert_eq!([0, 24, 25, 49, END_OF_TIME_MS, 49].map(&mut woken), [1, 1, 2, 2, 3, 4]);
         metrics.end_input();
         assert_eq!(counter.0.load(Ordering::Relaxed), 5);

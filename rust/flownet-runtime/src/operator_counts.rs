@@ -1,8 +1,8 @@
-//! What goes into each operator of a task, and out of it.
+//! Counts the input and output of each operator of a task.
 //!
-//! Only what is taken is counted: by each operator, and by each way out of the task. An operator has handed out what the first
-//! of its ways took, for all ways of one tag are given the same; so a record costs one addition for each operator that it goes
-//! through, and none for those who look.
+//! Only input is counted: by each operator, and by each output edge of the task. The output of an operator is the input
+//! that the first link of each tag counted, because all links of one tag get the same records. So a record costs one
+//! addition for each operator that it passes through, and reading the counters costs the task nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::metrics::bump;
 
-/// What one operator, or one way out of the task, was given. The task's thread writes it, anyone may read it.
+/// Input of one operator, or of one output edge. The task's thread writes it, any thread may read it.
 #[derive(Debug, Default)]
 pub(crate) struct InputCounts {
     records: AtomicU64,
-    /// Beyond one for each record; below zero it wraps.
+    /// Rows in excess of one per record; wraps below zero.
     more_rows: AtomicU64,
 }
 
 impl InputCounts {
-    /// One more record, of so many rows.
+    /// Adds a record with this number of rows.
     #[inline]
     pub(crate) fn add(&self, rows: u64) {
         bump(&self.records, 1);
@@ -29,7 +29,7 @@ impl InputCounts {
         }
     }
 
-    /// Whether nothing has come.
+    /// Returns true if no record has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.load(Ordering::Relaxed) == 0
     }
@@ -44,14 +44,14 @@ impl InputCounts {
 /// The counters of a task's operators.
 #[derive(Debug)]
 pub(crate) struct OperatorCounters {
-    /// One for each operator, upstream first.
+    /// The counters of each operator, upstream first.
     operators: Vec<OperatorCounter>,
 }
 
 #[derive(Debug)]
 pub(crate) struct OperatorCounter {
     pub(crate) taken: Arc<InputCounts>,
-    /// The first way of each tag, and of those without one.
+    /// The first link of each tag, and the first without one.
     pub(crate) ways: Vec<Arc<InputCounts>>,
 }
 
@@ -73,32 +73,32 @@ impl OperatorCounter {
     }
 }
 
-/// What one operator of a task has taken and given so far.
+/// Input and output of one operator of a task so far.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OperatorCounts {
-    /// What it was given by those before it; nothing of a source.
+    /// Input from upstream operators; nothing for a source.
     pub taken: EdgeCounts,
-    /// What it handed to those behind it; none of an operator that nobody is behind.
+    /// Output to downstream operators; `None` if it has none.
     pub given: Option<EdgeCounts>,
 }
 
-/// What has gone one way.
+/// Records that have passed along one edge.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct EdgeCounts {
-    /// Records. In a stream of rows each is some rows.
+    /// Number of records. In a stream of rows, each record is a batch.
     pub records: u64,
-    /// Rows of these: an array has many, most objects are one.
+    /// Rows in these records: an array has many, most objects are one.
     pub rows: u64,
 }
 
 impl EdgeCounts {
-    /// What went this way and another.
+    /// Adds the counts of another edge.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { records: self.records.saturating_add(other.records), rows: self.rows.saturating_add(other.rows) }
     }
 
-    /// What went since then.
+    /// The counts since an earlier moment.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self { records: self.records.saturating_sub(before.records), rows: self.rows.saturating_sub(before.rows) }

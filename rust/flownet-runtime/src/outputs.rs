@@ -1,9 +1,9 @@
-//! Where a chain's records leave the task.
+//! Writes the records and events that leave a task.
 //!
 //! # Invariants
-//! - I1: a record given to [`Outputs::try_emit`] is taken, whole, whatever it answers; `Blocked` only means that the
-//!   rest of it waits for a buffer and that [`Outputs::wait`] must come before the next record of that output.
-//! - I2: a wait ends when every blocked record went through, on cancel, or on a failure of the exchange.
+//! - I1: [`Outputs::try_emit`] always takes the whole record, whatever it returns. `Blocked` only means that the rest
+//!   of the record waits for a buffer. Call [`Outputs::wait`] before the next record of that output.
+//! - I2: a wait ends when every blocked record has been written, on cancel, or on a failure of the exchange.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -30,29 +30,29 @@ use crate::time_accounting::{BackpressureCause, TimeShares, TimeState};
 pub struct Outputs {
     writers: Vec<RecordWriter>,
     parker: Arc<ThreadParker>,
-    /// Where the connections are that take what the writers wait to be rid of.
+    /// The connections that drain the writers' buffers.
     inlets: Arc<Inlets>,
     cancel: CancelToken,
     metrics: Arc<TaskMetrics>,
-    /// Of a source; without limits elsewhere.
+    /// Limits of a source; unlimited for other tasks.
     pub(crate) pace: Pace,
-    /// Sent so far: by it readers are drawn.
+    /// Number of markers sent so far, from which the readers are drawn.
     markers: u64,
-    /// Whoever reads what is written runs on the same thread: a wait for them would never end.
+    /// The reader of the output runs on the same thread, so a wait for it would never end.
     pub(crate) is_alone: bool,
 }
 
 impl Outputs {
     /// Sends a record, as far as buffers allow.
     ///
-    /// The record is taken in any case. After [`Emit::Blocked`], [`wait`](Self::wait) before the next record.
+    /// The record is taken in any case. After [`Emit::Blocked`], call [`wait`](Self::wait) before the next record.
     #[inline]
     pub fn try_emit(&mut self, output: usize, target: Target, record: &[u8]) -> Result<Emit, TaskError> {
         self.metrics.add_records_out(1);
         Ok(self.writers[output].try_emit(target, record)?)
     }
 
-    /// Sends a record and waits until all of it went into buffers.
+    /// Sends a record and waits until all of it is in buffers.
     #[inline]
     pub fn emit(&mut self, output: usize, target: Target, record: &[u8]) -> Result<(), TaskError> {
         match self.try_emit(output, target, record)? {
@@ -61,14 +61,14 @@ impl Outputs {
         }
     }
 
-    /// Sends an event of the chain's own to every reader of an output, behind the records so far. It reaches the chains
-    /// there as [`Chain::on_custom`](crate::Chain::on_custom), costs no credit and is never dropped.
+    /// Sends a custom event of the chain to every reader of an output, after the records so far. It reaches their
+    /// chains as [`Chain::on_custom`](crate::Chain::on_custom), costs no credit and is never dropped.
     pub fn send_custom(&mut self, output: usize, event: CustomEvent) -> Result<(), TaskError> {
         self.wait()?;
         Ok(self.writers[output].broadcast_event(&Event::Custom(event))?)
     }
 
-    /// Tells every reader of an output of event time, behind the records so far.
+    /// Sends a signal of event time to every reader of an output, after the records so far.
     pub fn tell_time(&mut self, output: usize, signal: TimeSignal) -> Result<(), TaskError> {
         self.wait()?;
         let event = match signal {
@@ -83,14 +83,14 @@ impl Outputs {
         (0..self.writers.len()).try_for_each(|output| self.tell_time(output, signal))
     }
 
-    /// Sends a round to every reader of an output, behind the records so far.
+    /// Sends a round to every reader of an output, after the records so far.
     pub fn send_round(&mut self, output: usize, round: Round) -> Result<(), TaskError> {
         self.wait()?;
         Ok(self.writers[output].broadcast_event(&Event::Round(round))?)
     }
 
-    /// Sends a marker of latency to one reader of each output, behind the records so far: to any of them, as none comes more
-    /// often than others.
+    /// Sends a latency marker to one reader of each output, after the records so far. The reader is drawn by a hash, so
+    /// that each one gets about as many markers.
     pub(crate) fn send_marker(&mut self, marker: &Event) -> Result<(), TaskError> {
         self.wait()?;
         self.markers = self.markers.wrapping_add(1);
@@ -103,35 +103,35 @@ impl Outputs {
         Ok(())
     }
 
-    /// Sends an event to every reader of every output, behind the records so far.
+    /// Sends an event to every reader of every output, after the records so far.
     pub(crate) fn send_to_all(&mut self, event: &Event) -> Result<(), TaskError> {
         self.wait()?;
         self.writers.iter_mut().try_for_each(|writer| Ok(writer.broadcast_event(event)?))
     }
 
-    /// Sends a barrier to every reader of every output, ahead of what is queued; says for each output and subpartition what
-    /// that was.
+    /// Sends an unaligned barrier to every reader of every output, ahead of queued buffers. Returns the overtaken data
+    /// of each output and subpartition.
     pub(crate) fn overtake(&mut self, barrier: Barrier) -> Result<Vec<Vec<OvertakenData>>, TaskError> {
         self.wait()?;
         let event = Event::Barrier(barrier);
         self.writers.iter_mut().map(|writer| Ok(writer.overtake(&event)?)).collect()
     }
 
-    /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued, where it is queued; says for each
-    /// output and subpartition what that was.
+    /// Makes the queued barrier of a checkpoint unaligned after its timeout: moves it ahead of queued buffers. Returns
+    /// the overtaken data of each output and subpartition.
     pub(crate) fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<Vec<OvertakenData>> {
         self.writers.iter_mut().map(|writer| writer.expire(checkpoint_id)).collect()
     }
 
-    /// Tells every reader that no record follows. Barriers may, until the end.
+    /// Reports the end of records to every reader. Barriers may follow, until the end.
     pub(crate) fn end_data(&mut self, drain: bool) -> Result<(), TaskError> {
         self.wait()?;
         self.writers.iter_mut().try_for_each(|writer| Ok(writer.end_data(drain)?))
     }
 
-    /// Waits until every blocked record went through; the time counts as back-pressured.
+    /// Waits until every blocked record has been written; the time counts as back-pressured.
     ///
-    /// Ends with [`TaskError::Cancelled`] when the task is told to stop. Returns at once if nothing is blocked.
+    /// Returns [`TaskError::Cancelled`] if the task is cancelled. Returns at once if nothing is blocked.
     pub fn wait(&mut self) -> Result<(), TaskError> {
         if !self.is_blocked() {
             return Ok(());
@@ -142,7 +142,7 @@ impl Outputs {
         waited
     }
 
-    /// Sleeps, unless the task is told to stop meanwhile. The time counts as busy: it is a slow operator's own.
+    /// Sleeps for `duration`, unless the task is cancelled. The time counts as busy, because a slow operator spends it.
     pub fn pause(&mut self, duration: Duration) -> Result<(), TaskError> {
         let end = Instant::now() + duration;
         loop {
@@ -155,10 +155,10 @@ impl Outputs {
         }
     }
 
-    /// Sleeps until something has come from outside of the exchange, or anything else wakes the task, at most for `limit`:
-    /// look again behind it. The time counts as [`Awaiting`](TimeState::Awaiting).
+    /// Sleeps until a record has arrived from outside the exchange, or something else wakes the task, at most for
+    /// `limit`. Check again after the call. The time counts as [`Awaiting`](TimeState::Awaiting).
     ///
-    /// Ends with [`TaskError::Cancelled`] when the task is told to stop.
+    /// Returns [`TaskError::Cancelled`] if the task is cancelled.
     pub fn await_arrival(&mut self, limit: Option<Duration>) -> Result<(), TaskError> {
         self.cancel.check()?;
         self.metrics.switch(TimeState::Awaiting);
@@ -167,24 +167,25 @@ impl Outputs {
         self.cancel.check()
     }
 
-    /// Ends the poll of the source behind the record that is being worked on.
+    /// Ends the poll of the source after the current record.
     pub fn end_poll(&mut self) {
         self.pace.end_poll();
     }
 
-    /// A source produced a record, of `bytes` bytes if they are [counted](Self::counts_bytes). False: its poll should end.
+    /// Reports a record of a source, with its `bytes` if they are [counted](Self::counts_bytes). Returns false if the
+    /// poll should end.
     #[inline]
     pub fn spend(&mut self, bytes: usize) -> bool {
         self.pace.spend(bytes)
     }
 
-    /// Whether the source is limited by bytes: [`spend`](Self::spend) then has to be told how many a record has.
+    /// Returns true if the source is limited by bytes: [`spend`](Self::spend) then needs the size of each record.
     #[inline]
     pub fn counts_bytes(&self) -> bool {
         self.pace.counts_bytes()
     }
 
-    /// Runs `wait`, which waits for something outside the exchange, and counts its time as idle.
+    /// Runs `wait`, which waits for something outside the exchange. Its time counts as idle.
     pub fn idle_while<R>(&mut self, wait: impl FnOnce() -> R) -> R {
         self.metrics.switch(TimeState::Idle);
         let result = wait();
@@ -192,9 +193,8 @@ impl Outputs {
         result
     }
 
-    /// Runs `pull`, which may wait for something outside, or work for it: the processor time that it takes counts as busy,
-    /// and what it stands in line for a processor, the rest as idle. For what is rare: it reads two clocks and a file of the
-    /// system twice.
+    /// Runs `pull`, which may block. CPU time and run-queue delay count as busy, the rest as idle. Expensive (it reads
+    /// two clocks, and a system file, twice): use it only on slow paths.
     pub fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
         let before = queued();
         let result = self.idle_unless_computing(pull);
@@ -202,8 +202,8 @@ impl Outputs {
         result
     }
 
-    /// The same, but that it also counts as idle what `pull` stands in line for a processor: who asks knows of that by
-    /// [`time_spent`](Self::time_spent), of many at once.
+    /// The same, but run-queue delay counts as idle too. The caller accounts for it by
+    /// [`time_spent`](Self::time_spent), for many calls at once.
     pub fn idle_unless_computing<R>(&mut self, pull: impl FnOnce() -> R) -> R {
         let before = cpu_time(ClockId::ThreadCPUTime);
         let result = self.idle_while(pull);
@@ -212,52 +212,52 @@ impl Outputs {
         result
     }
 
-    /// Where time went so far. For what is rare: it reads three clocks and a file of the system.
+    /// The time that the task has spent so far. Expensive: it reads three clocks and a system file.
     pub fn time_spent(&self) -> TimeSpent {
         let worked = cpu_time(ClockId::ThreadCPUTime);
         let TimeShares { busy, idle, .. } = self.metrics.time();
         TimeSpent { busy, idle, worked, queued: queued(), process: cpu_time(ClockId::ProcessCPUTime) }
     }
 
-    /// Counts time that counted as `from` as `to`.
+    /// Moves recorded time from one state to another.
     pub fn recount(&mut self, from: TimeState, to: TimeState, time: Duration) {
         self.metrics.recount(from, to, time);
     }
 
-    /// The task is about to wait for the interpreter; [`has_interpreter`](Self::has_interpreter) ends that.
+    /// The task starts to wait for the interpreter. [`has_interpreter`](Self::has_interpreter) ends the wait.
     pub fn wants_interpreter(&self) {
         self.metrics.switch(TimeState::Interpreter);
     }
 
-    /// The task runs its operators.
+    /// The task runs its operators again.
     pub fn has_interpreter(&self) {
         self.metrics.switch(TimeState::Busy);
     }
 
-    /// Outputs of the task.
+    /// The number of outputs of the task.
     pub fn len(&self) -> usize {
         self.writers.len()
     }
 
-    /// Whether nothing leaves the task: it ends in sinks.
+    /// Returns true if the task has no outputs: it ends in sinks.
     pub fn is_empty(&self) -> bool {
         self.writers.is_empty()
     }
 
-    /// Whether a record waits for a buffer: call [`wait`](Self::wait).
+    /// Returns true if a record waits for a buffer. Call [`wait`](Self::wait) then.
     #[inline]
     pub fn is_blocked(&self) -> bool {
         self.writers.iter().any(RecordWriter::is_blocked)
     }
 
-    /// Whether every output can take records without overdraft.
+    /// Returns true if every output can take records without overdraft.
     #[inline]
     pub fn is_available(&self) -> bool {
         self.writers.iter().all(RecordWriter::is_available)
     }
 
-    /// What the output that holds the task up has too little of: the first one with a record that blocks, or that is not
-    /// available.
+    /// The resource that the output delaying the task lacks. That output is the first one with a blocked record, else
+    /// the first unavailable one.
     pub(crate) fn lack(&self) -> BackpressureCause {
         let blocked = self.writers.iter().find(|writer| writer.is_blocked());
         let waiting = blocked.or_else(|| self.writers.iter().find(|writer| !writer.is_available()));
@@ -270,7 +270,7 @@ impl Outputs {
         &self.metrics
     }
 
-    /// The read side of cancelling.
+    /// The read side of the cancel flag.
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel
     }
@@ -285,7 +285,7 @@ impl Outputs {
         Self { writers, parker, inlets, cancel, metrics, pace: Pace::default(), markers: 0, is_alone: false }
     }
 
-    /// Registers the task's waker with every output that is not available; `true` if all are.
+    /// Registers the task's waker with every output that is not available. Returns true if all are.
     pub(crate) fn poll_available(&mut self) -> Result<bool, TaskError> {
         let mut available = true;
         for writer in &mut self.writers {
@@ -297,7 +297,7 @@ impl Outputs {
         Ok(available)
     }
 
-    /// Ends every output behind the records so far.
+    /// Ends every output after the records so far.
     pub(crate) fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
         self.wait()?;
         for writer in &mut self.writers {
@@ -326,7 +326,7 @@ impl Outputs {
                 match writer.poll_ready(self.parker.waker()) {
                     Poll::Ready(ready) => {
                         ready?;
-                        // `is_blocked` says whether that was all of it.
+                        // `is_blocked` shows whether that was all of it.
                         let _ = writer.resume()?;
                     }
                     Poll::Pending if self.is_alone => return Err(self.refuse_to_wait()),

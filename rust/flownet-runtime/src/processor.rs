@@ -1,4 +1,4 @@
-//! What a task's thread has of the processors: how long it computed, and how long it waited for its turn.
+//! Reads the CPU time of a task's thread and its run-queue delay.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Where the time of a task went, since some moment.
+/// Time of a task since some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeSpent {
-    /// What counts as busy.
+    /// Time that counts as busy.
     pub busy: Duration,
-    /// What counts as idle.
+    /// Time that counts as idle.
     pub idle: Duration,
-    /// Processor time of the task's thread.
+    /// CPU time of the task's thread.
     pub worked: Duration,
-    /// What the task's thread waited for a processor, ready to compute; zero where the system does not tell.
+    /// Run-queue delay of the task's thread: time it was runnable but not running. Zero if the system does not report
+    /// it.
     pub queued: Duration,
-    /// Processor time of the process.
+    /// CPU time of the process.
     pub process: Duration,
 }
 
 impl TimeSpent {
-    /// What was spent since an earlier moment.
+    /// Returns the time since an earlier moment.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             busy: self.busy.saturating_sub(earlier.busy),
@@ -39,7 +40,7 @@ pub(crate) fn cpu_time(clock: ClockId) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What this thread has waited for a processor since it began. Linux tells, in a file that the thread keeps open.
+/// Returns the run-queue delay of this thread since it started. Linux reports it in a file that the thread holds open.
 pub(crate) fn queued() -> Duration {
     thread_local!(static SCHEDSTAT: Option<File> = File::open("/proc/thread-self/schedstat").ok());
     let mut line = [0; 64];
@@ -48,7 +49,7 @@ pub(crate) fn queued() -> Duration {
     line.get(..read).and_then(wait_in_queue).unwrap_or_default()
 }
 
-/// Of "time on a processor, time in its queue, turns": the second, both in nanoseconds.
+/// Parses "time on a processor, time in its queue, turns" and returns the second. Both times are in nanoseconds.
 fn wait_in_queue(schedstat: &[u8]) -> Option<Duration> {
     let field = std::str::from_utf8(schedstat).ok()?.split_ascii_whitespace().nth(1)?;
     field.parse().ok().map(Duration::from_nanos)
@@ -73,7 +74,7 @@ mod tests {
 
         use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-        // Some systems do not tell, or say that it is nothing.
+        // Some systems do not report it, or report zero.
         if std::fs::read_to_string("/proc/thread-self/schedstat").map_or(true, |line| line.starts_with("0 ")) {
             return;
         }
@@ -88,7 +89,7 @@ mod tests {
                 std::hint::spin_loop();
             }
             have_waited.fetch_add(1, Ordering::Relaxed);
-            // The other one waits only beside one that computes.
+            // The other thread waits only as long as this one computes.
             while have_waited.load(Ordering::Relaxed) < 2 {
                 std::hint::spin_loop();
             }

@@ -1,7 +1,7 @@
 //! Identifies the root cause of a failure, so that the coordinator recognises a failure that repeats.
 //!
-//! Only errors of the program and of its data have one. Failures of machines, networks and disks have none, because another
-//! attempt may well not see them: they are retried as often as the restart strategy says.
+//! Only errors of the program and of its data have one. Failures of machines, networks and disks have none, because
+//! they may not occur in another attempt. They are retried as often as the restart strategy allows.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct RootCause {
     pub operator: String,
     /// Class of the error.
     pub error_type: String,
-    /// The record that it was raised on. If no record is known, the text of the error.
+    /// The record that raised it. If no record is known, the text of the error.
     pub position: String,
 }
 
@@ -25,7 +25,7 @@ impl RootCause {
         Self { operator: operator.to_owned(), error_type: error_type.to_owned(), position: position.to_string() }
     }
 
-    /// Whether the same operator raised the same class of error, perhaps on another record.
+    /// Returns true if the same operator raised the same class of error, even on another record.
     #[must_use]
     pub fn is_of_same_kind(&self, other: &Self) -> bool {
         (&self.operator, &self.error_type) == (&other.operator, &other.error_type)
@@ -33,7 +33,7 @@ impl RootCause {
 }
 
 impl TaskError {
-    /// The root cause of an error of the program or of its data; none if a retry may help.
+    /// The root cause of an error of the program or of its data; `None` if a retry may help.
     #[must_use]
     pub fn root_cause(&self) -> Option<RootCause> {
         match self {
@@ -59,7 +59,7 @@ impl TaskError {
     }
 }
 
-/// A file that cannot be read for a moment, or a socket, may be there again.
+/// An unreadable file or socket may be readable later.
 fn source_cause(error: &SourceError) -> Option<RootCause> {
     match error {
         SourceError::Unreadable { .. } | SourceError::Connect { .. } | SourceError::Broken { .. } => None,

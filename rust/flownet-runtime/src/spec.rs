@@ -1,7 +1,7 @@
-//! What a task is, as data: planned by the cluster, shipped to a worker, built there.
+//! The specification of a task, as data: planned by the cluster, sent to a worker, built there.
 //!
-//! Everything here serialises. The runtime reads the topology (inputs, outputs, placement of producers); what operators do
-//! and their payloads are carried for the [`ChainFactory`](crate::ChainFactory) that builds them.
+//! Everything here serialises. The runtime reads the topology (inputs, outputs, placement of producers). It passes the
+//! operators' definitions and payloads on to the [`ChainFactory`](crate::ChainFactory) that builds them.
 
 mod operator;
 mod rows;
@@ -23,23 +23,23 @@ use crate::source::RateLimit;
 pub struct TaskSpec {
     /// Unique in the job.
     pub task_id: u32,
-    /// The chained vertex this is a subtask of.
+    /// The chained vertex of this subtask.
     pub vertex: u32,
     /// Name of the vertex, as shown to users.
     pub name: String,
-    /// Index of this subtask, below `parallelism`.
+    /// Index of this subtask, less than `parallelism`.
     pub subtask: u32,
-    /// Subtasks of the vertex.
+    /// Number of subtasks of the vertex.
     pub parallelism: u32,
-    /// Key groups of the job. Senders and receivers of a keyed edge must have the same.
+    /// Number of key groups of the job. Senders and receivers of a keyed edge must agree on it.
     pub max_parallelism: u32,
-    /// How records that are objects travel between tasks.
+    /// Encoding of object records between tasks.
     pub codec: Codec,
-    /// Whether objects are handed on inside of the task as they are, whoever else has them.
+    /// True if objects are passed on within the task without a copy, even if several operators hold them.
     pub object_reuse: bool,
-    /// Where state by key lies.
+    /// The place where keyed state is stored.
     pub state: StateBackend,
-    /// Microseconds between two markers of latency of a source. `None`: it emits none.
+    /// Microseconds between two latency markers of a source. `None` if it emits none.
     pub latency_interval_us: Option<u64>,
     /// Operators of the chain, upstream first.
     pub operators: Vec<OperatorSpec>,
@@ -50,45 +50,46 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
-    /// Whether the task reads nothing and is driven by its source operator.
+    /// Returns true if the task has no inputs and is driven by its source operator.
     pub fn is_source(&self) -> bool {
         self.inputs.is_empty()
     }
 
-    /// Whether records come by another way, too, and before those of the inputs.
+    /// Returns true if fed-back records also arrive, ahead of those of the inputs.
     pub fn heads_iteration(&self) -> bool {
         self.operators.first().is_some_and(|head| matches!(head.kind, OperatorKind::IterationHead { .. }))
     }
 
-    /// Whether it is told of the splits that its records are of, before the first of them.
+    /// Returns true if it gets split signals about its records, before the first record of each split.
     pub fn has_splits(&self) -> bool {
         self.inputs.iter().any(|input| input.splits)
             || self.operators.first().is_some_and(|head| head.kind.tells_splits())
     }
 
-    /// Whether some input carries keys, so that key groups are shared among the subtasks.
+    /// Returns true if some input is keyed, so that the subtasks share the key groups.
     pub fn is_keyed(&self) -> bool {
         self.inputs.iter().any(InputSpec::is_keyed)
     }
 
-    /// Channels the task reads from the worker it runs on (`true`) or from other workers (`false`).
+    /// Number of channels that the task reads from its own worker (`true`) or from other workers (`false`).
     pub fn channels(&self, worker: u32, local: bool) -> usize {
         let all = self.inputs.iter().flat_map(|input| &input.channels);
         all.filter(|channel| (channel.producer_worker == worker) == local).count()
     }
 }
 
-/// Where state by key lies.
+/// The place where keyed state is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StateBackend {
     /// In memory.
     #[default]
     Memory,
-    /// In memory as far as there is room, the rest on disk, of operators whose [state can](OperatorKind::can_keep_on_disk).
+    /// In memory while there is room, the rest on disk, for operators whose [state
+    /// can](OperatorKind::can_keep_on_disk).
     Disk {
-        /// Bytes of memory for what each subtask of such an operator keeps, about.
+        /// Approximate bytes of memory for the state of each subtask of such an operator.
         memory_bytes: usize,
-        /// Where files without a name are made; none for the folder for temporary files of the process.
+        /// Folder for unnamed files. `None` for the process's folder for temporary files.
         folder: Option<PathBuf>,
     },
 }
@@ -102,27 +103,27 @@ pub struct OperatorSpec {
     pub uid: Option<String>,
     /// Name shown in errors and metrics.
     pub name: String,
-    /// What it does. JSON wherever it goes: what is in it says itself what it is, and is decoded in one place.
+    /// Its function. JSON in every format, because the contents are self-describing, and decoded in one place.
     #[serde(with = "as_json")]
     pub kind: OperatorKind,
     /// The user's function or data.
     pub payload: Payload,
     /// The most that a source emits, all its subtasks together.
     pub rate_limit: Option<RateLimit>,
-    /// Records a second to which the operator, all its subtasks together, is slowed down; for demonstrations.
+    /// Records per second to which all subtasks of the operator together are slowed down; for demonstrations.
     pub brake: Option<f64>,
-    /// Where a sink writes that prepares output for checkpoints; none if it is nobody's to know.
+    /// Target of a sink that prepares output for checkpoints. `None` if no other component needs it.
     pub target: Option<String>,
-    /// The operator of the same chain that feeds this one; none for the head.
+    /// The operator of the same chain that feeds this one. `None` for the head.
     pub upstream: Option<Upstream>,
 }
 
-/// Where an operator behind the head of a chain has its records from.
+/// The origin of the records of an operator downstream of a chain's head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upstream {
     /// The operator.
     pub operator: u32,
-    /// The side output of it; none for what it emits otherwise.
+    /// Its side output. `None` for its main output.
     pub tag: Option<String>,
 }
 
@@ -132,21 +133,21 @@ pub enum Payload {
     /// No object.
     #[default]
     None,
-    /// Serialised; the chain factory knows how.
+    /// Serialised, for the chain factory to decode.
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// Kept in the driver process under this number; such an operator runs there only.
+    /// Stored in the driver process under this number. Such an operator runs only there.
     Local(u32),
 }
 
-/// How records of an edge choose their subpartition.
+/// The rule by which records of an edge choose their subpartition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Partitioner {
     /// To the subtask of the same index.
     Forward,
-    /// In turn over all subtasks.
+    /// Round-robin over all subtasks.
     Rebalance,
-    /// In turn over the subtasks near this one.
+    /// Round-robin over the nearby subtasks.
     Rescale,
     /// To every subtask.
     Broadcast,
@@ -156,43 +157,44 @@ pub enum Partitioner {
     Custom,
 }
 
-/// What keeps the producers of an exchange between workers from sending more than their consumers take.
+/// The mechanism that limits the producers of an exchange between workers to the pace of their consumers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowControl {
-    /// Credit of each channel's receiver: a slow consumer slows its own producers and nobody else.
+    /// Credit of each channel's receiver: a slow consumer slows its own producers only.
     #[default]
     Credit,
-    /// TCP's: a consumer without buffers stops the socket that all channels of the exchange between two workers share.
+    /// TCP's flow control: a consumer without buffers stops the socket that all channels of the exchange between two
+    /// workers share.
     Tcp,
-    /// Storm's: queues grow, a monitor with two watermarks stops all sources of the job.
+    /// As in Storm: queues grow, and a monitor with two watermarks stops all sources of the job.
     Storm,
-    /// Spark Streaming's: queues grow, a rate estimator sets the rate of all sources of the job.
+    /// As in Spark Streaming: queues grow, and a rate estimator sets the rate of all sources of the job.
     Pid,
-    /// None: what does not fit is dropped.
+    /// None: records that do not fit are dropped.
     Drop,
     /// None: queues grow up to a limit at which the job fails.
     Unbounded,
 }
 
 impl FlowControl {
-    /// All of them.
+    /// All mechanisms.
     pub const ALL: [Self; 6] = [Self::Credit, Self::Tcp, Self::Storm, Self::Pid, Self::Drop, Self::Unbounded];
 
-    /// How users write them, in the same order.
+    /// Their names in the API, in the same order.
     pub const NAMES: [&'static str; 6] = ["credit", "tcp", "storm", "pid", "drop", "unbounded"];
 
-    /// How users write it.
+    /// Its name in the API.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// Whether it acts on the sources of a job and so on all of its exchanges.
+    /// Returns true if it acts on the sources of a job, and so on all exchanges of the job.
     pub fn is_of_the_job(self) -> bool {
         matches!(self, Self::Storm | Self::Pid)
     }
 
-    /// What it makes of the channels of one exchange.
+    /// Returns its effect on the channels of one exchange.
     pub fn of_channels(self, exchange: u32) -> ChannelControl {
         match self {
             Self::Credit => ChannelControl::Credit,
@@ -210,28 +212,30 @@ pub struct OutputSpec {
     pub edge: u32,
     /// The operator whose records leave here.
     pub from_operator: u32,
-    /// The side output of it; none for what it emits otherwise.
+    /// Its side output. `None` for its main output.
     pub tag: Option<String>,
-    /// Whether records carry their timestamps.
+    /// True if records carry their timestamps.
     pub timestamps: bool,
-    /// Whether it lies within an iteration, on a way from its head to its tail: it brings rounds.
+    /// True if it is part of an iteration, on a path from its head to its tail: it transports rounds.
     pub in_iteration: bool,
-    /// Whether it brings split signals: of a one-to-one edge between a source with splits and whoever makes watermarks by split.
+    /// True if it transports split signals. It is then a one-to-one edge from a source with splits to an operator that
+    /// makes watermarks per split.
     pub splits: bool,
-    /// How records choose their subpartition.
+    /// The rule by which records choose their subpartition.
     pub partitioner: Partitioner,
     /// Key selector or custom partitioner, for the chain to run.
     pub payload: Payload,
-    /// The partition this output fills; see [`partition_id`].
+    /// The partition that this output writes; see [`partition_id`].
     pub partition: u64,
-    /// Subpartitions, one for each consuming subtask.
+    /// Number of subpartitions, one for each consuming subtask.
     pub subpartitions: u32,
-    /// Microseconds a record may wait for its buffer to fill. `None`: only full buffers leave; `Some(0)`: each record leaves at once.
+    /// Microseconds that a record may wait for its buffer to fill. `None`: only full buffers leave. `Some(0)`: each
+    /// record leaves at once.
     pub flush_timeout_us: Option<u64>,
 }
 
 impl OutputSpec {
-    /// The partition this output fills.
+    /// The partition that this output writes.
     pub fn partition_id(&self) -> PartitionId {
         PartitionId::new(self.partition)
     }
@@ -244,30 +248,30 @@ pub struct InputSpec {
     pub edge: u32,
     /// The operator that takes the records.
     pub to_operator: u32,
-    /// Which input of that operator, from 0.
+    /// The input of that operator, counted from 0.
     pub side: u8,
-    /// Whether records carry their timestamps.
+    /// True if records carry their timestamps.
     pub timestamps: bool,
-    /// As of the output at its other end.
+    /// As in the output at its other end.
     pub in_iteration: bool,
-    /// As of the output at its other end.
+    /// As in the output at its other end.
     pub splits: bool,
-    /// How its producers choose who takes a record.
+    /// The rule by which its producers choose the consumer of a record.
     pub partitioner: Partitioner,
-    /// What keeps its producers on other workers from sending too much.
+    /// The mechanism that limits its producers on other workers.
     pub flow_control: FlowControl,
-    /// What to read.
+    /// The channels to read.
     pub channels: Vec<ChannelSpec>,
 }
 
 impl InputSpec {
-    /// Whether records carry their key in front.
+    /// Returns true if records start with their key.
     pub fn is_keyed(&self) -> bool {
         self.partitioner == Partitioner::KeyGroup
     }
 }
 
-/// One subpartition a task reads.
+/// One subpartition that a task reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelSpec {
     /// Worker on which the producer runs.
@@ -285,12 +289,12 @@ impl ChannelSpec {
     }
 }
 
-/// The one numbering of partitions in a job: edge in the upper half, producing subtask in the lower.
+/// The unique number of a partition in a job: edge in the upper half, producing subtask in the lower.
 pub fn partition_id(edge: u32, producer_subtask: u32) -> u64 {
     (u64::from(edge) << 32) | u64::from(producer_subtask)
 }
 
-/// What says itself what it is, within what does not.
+/// Embeds a self-describing format, JSON, in formats that are not.
 mod as_json {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
 
@@ -303,7 +307,7 @@ mod as_json {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OperatorKind, D::Error> {
         let text = String::deserialize(deserializer)?;
         let mut json = serde_json::Deserializer::from_str(&text);
-        // Of expressions: whoever wrote one down here has gone as deep.
+        // Expressions may be nested, but not deeper than the code that wrote them.
         json.disable_recursion_limit();
         let kind = OperatorKind::deserialize(&mut json).map_err(D::Error::custom)?;
         json.end().map_err(D::Error::custom)?;
@@ -317,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_an_operator_does_arrives_as_it_was_to_the_last_digit() {
-        let awkward = 0.104_905_984_283_944_85; // which a quick reader takes for its neighbour
+        let awkward = 0.104_905_984_283_944_85; // a quick parser takes it for its neighbour
         let deep = (0..500).fold(serde_json::Value::Null, |inner, _| serde_json::json!([inner]));
         let kind = OperatorKind::Rows(RowsKind::Project {
             input: serde_json::json!([["n", "int64"]]),

@@ -1,42 +1,42 @@
-//! What the operators of a task hold and have before them, counted now and then.
+//! Counts the keys and timers of a task, and the input that its source has not read yet.
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers of one task; none where no operator of it has such a number.
+/// State stats of one task. A number is `None` if no operator of the task has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateStats {
-    /// Keys for which something is kept, of windows one for each slice of time that has it.
+    /// Keys with state; for windows, one for each slice that has the key.
     pub state_keys: Option<u64>,
-    /// Timers that wait, those included by which windows fire and joins forget.
+    /// Pending timers, including those that fire windows and expire records of joins.
     pub timers: Option<u64>,
-    /// Bytes that a source knows of and has not read.
+    /// Bytes of known input that a source has not read.
     pub source_lag_bytes: Option<u64>,
-    /// Records that a source knows of and has not read.
+    /// Records of known input that a source has not read.
     pub source_lag_records: Option<u64>,
 }
 
 impl StateStats {
-    /// So many keys.
+    /// Adds a number of keys.
     pub fn add_keys(&mut self, keys: usize) {
         add(&mut self.state_keys, keys as u64);
     }
 
-    /// So many timers.
+    /// Adds a number of timers.
     pub fn add_timers(&mut self, timers: usize) {
         add(&mut self.timers, timers as u64);
     }
 
-    /// So many bytes to be read.
+    /// Adds a number of unread bytes.
     pub fn add_bytes_left(&mut self, bytes: u64) {
         add(&mut self.source_lag_bytes, bytes);
     }
 
-    /// So many records to be read.
+    /// Adds a number of unread records.
     pub fn add_records_left(&mut self, records: usize) {
         add(&mut self.source_lag_records, records as u64);
     }
 
-    /// Those of another task.
+    /// Adds the stats of another task.
     pub fn add(&mut self, other: &Self) {
         let Self { state_keys, timers, source_lag_bytes, source_lag_records } = other;
         state_keys.iter().for_each(|number| add(&mut self.state_keys, *number));

@@ -12,15 +12,15 @@
 //!                                       +--------> wait for it ------------+
 //! ```
 //!
-//! As long as a snapshot is being written, some of it is written each time around, instead of any wait.
+//! While a snapshot is being written, the task writes some of it in each turn of the loop instead of waiting.
 //!
 //! # Invariants
-//! - I1: input is taken only while all outputs are available and the chain is not full, so a slow consumer slows exactly
-//!   its producers.
-//! - I2: before every wait the task's waker was given to all it waits for; mail wakes it always. No wait is timed unless
-//!   a timer or the source asks for it.
-//! - I3: the chain is closed, the partitions are finished or failed and the gate is closed on every way out, a panic
-//!   included.
+//! - I1: input is taken only while all outputs are available and the chain is not full, so a slow consumer slows
+//!   exactly its producers.
+//! - I2: before every wait, the task's waker is registered with everything that it waits for. Mail always wakes it. A
+//!   wait has a time limit only if a timer or the source asks for one.
+//! - I3: on every way out, including a panic, the chain is closed, the partitions are finished or failed, and the gate
+//!   is closed.
 
 mod checkpoints;
 mod markers;
@@ -47,7 +47,7 @@ use crate::source::Turn;
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 use crate::time_accounting::TimeState;
 
-/// Longest sleep towards a timer: the wall clock may be set meanwhile.
+/// Longest sleep before a timer, because the wall clock may be set meanwhile.
 const MAX_TIMER_SLEEP: Duration = Duration::from_secs(1);
 
 /// One task on its own thread.
@@ -56,7 +56,7 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) chain: Box<C>,
     /// `None` for a source.
     pub(crate) input: Option<TaskInput>,
-    /// Where the connections are that bring it.
+    /// The connections that bring the input.
     pub(crate) inlets: Arc<Inlets>,
     pub(crate) outputs: Outputs,
     pub(crate) output_pools: Vec<Arc<BufferPool>>,
@@ -64,60 +64,61 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) mailbox: Mailbox,
     pub(crate) parker: Arc<ThreadParker>,
     pub(crate) started: Instant,
-    /// Somebody has rung for an operator.
+    /// An operator's waker was called.
     pub(crate) has_arrived: bool,
-    /// What is to come by the input: what others sent does not go before it for ever.
+    /// The input that is awaited. Records from outside the exchange must not delay it forever.
     pub(crate) awaited: AwaitedInput,
-    /// It is the input's turn.
+    /// The next turn reads the input.
     pub(crate) is_inputs_turn: bool,
-    /// The source was told to end, and whether with everything that waits for time.
+    /// The source was asked to end. True if it drains, which also fires all pending timers.
     pub(crate) source_end: Option<bool>,
-    /// None without checkpoints.
+    /// `None` without checkpoints.
     pub(crate) checkpointing: Option<CheckpointContext>,
-    /// The same, once the task runs.
+    /// Checkpoint progress, once the task runs.
     pub(crate) progress: Option<Progress>,
-    /// What is kept of its channels is called so.
+    /// Names of its channels in snapshots.
     pub(crate) edges: Edges,
-    /// A snapshot that was taken, of a checkpoint whose barriers have not all come.
+    /// A snapshot of a checkpoint whose barriers have not all arrived.
     pub(crate) taken: Option<PendingSnapshot>,
-    /// Of a source that emits some.
+    /// Latency markers, for a source that emits some.
     pub(crate) markers: Option<Markers>,
-    /// There are no more data to come, and the chain is not done with those it had: `drain` of that end.
+    /// No more data will arrive, but the chain still works on earlier data: `drain` of that end.
     pub(crate) ending: Option<bool>,
     /// The input has ended and the operators have finished: `drain` of that end.
     pub(crate) ended: Option<bool>,
-    /// The operators are open, with what they had kept.
+    /// The operators are open and their state is restored.
     pub(crate) has_run: bool,
 }
 
 pub(crate) enum Step {
-    /// Something was done; there may be more.
+    /// The task did some work; there may be more.
     More,
-    /// Nothing to do for now, at most for this long.
+    /// The task has no work for now, at most for this long.
     Wait(Option<Duration>),
-    /// Those behind hold it back, or the coordinator, until it is woken or at most for this long.
+    /// Downstream tasks or the coordinator hold the task back, until it is woken or at most for this long.
     Held(Option<Duration>),
-    /// The chain is full: nothing to do until something arrives for an operator, at most for this long.
+    /// The chain is full: no work until something arrives for an operator, at most for this long.
     Await(Option<Duration>),
-    /// The source is ahead of those it is aligned with: nothing to do until it is woken, at most for this long.
+    /// The source is ahead of those that it is aligned with: no work until it is woken, at most for this long.
     Align(Option<Duration>),
     /// The input has ended.
     End { drain: bool },
 }
 
 impl<C: Chain + ?Sized> Task<C> {
-    /// Runs the task to its end, whatever that is, and gives everything back. `on_failure` is called as soon as it has
-    /// failed, with whether it had come to run.
+    /// Runs the task to its end and releases all its resources. Calls `on_failure` as soon as the task has failed, with
+    /// true if its operators had started.
     pub(crate) fn run(mut self, name: &str, on_failure: impl FnOnce(&TaskError, bool)) -> Result<(), TaskError> {
         let ran = catching(name, || self.run_chain());
         let (ran, closed) = match ran {
             Err(error) => {
-                // Before user code closes at its leisure; and the cause is told before its echoes can be.
+                // Fail first, because `close` of user code may take long. Readers then get the cause before any
+                // follow-up errors.
                 self.fail(&error, on_failure);
                 (Err(error), catching(name, || self.chain.close()))
             }
             Ok(()) => {
-                // What an operator could not finish in `close` is a failure like any other.
+                // A failure to finish in `close` is a failure like any other.
                 let closed = catching(name, || self.chain.close());
                 if let Err(error) = &closed {
                     self.fail(error, on_failure);
@@ -164,7 +165,7 @@ impl<C: Chain + ?Sized> Task<C> {
                     if self.progress.as_ref().is_none_or(Progress::may_end) {
                         return Ok(drain);
                     }
-                    // A checkpoint that keeps all that was done is on its way.
+                    // A checkpoint that covers all work is still to come.
                     if !self.is_writing() {
                         self.sleep(TimeState::Idle, None);
                     }
@@ -173,14 +174,14 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    /// Does what there is to do next, once around the loop, and writes some more of a snapshot that is being written.
+    /// Runs one turn of the loop, and continues to write a pending snapshot.
     pub(crate) fn turn(&mut self) -> Result<Step, TaskError> {
         let step = self.turn_around()?;
         if !self.is_writing() {
             return Ok(step);
         }
         self.write_on(matches!(step, Step::More))?;
-        // Nobody waits meanwhile. An end is an end, whatever is being written.
+        // No waiting while a snapshot is written. The end of input is still reported.
         Ok(if matches!(step, Step::End { .. }) { step } else { Step::More })
     }
 
@@ -195,9 +196,9 @@ impl<C: Chain + ?Sized> Task<C> {
         if !self.outputs.is_available() && !self.outputs.poll_available()? {
             return Ok(Step::Held(timer));
         }
-        // What comes behind the end, where that was no drain, is left to whoever goes on from the checkpoint that follows.
+        // Records that arrive after an end without drain are left to the run that resumes from the next checkpoint.
         self.has_arrived &= self.ended.is_none();
-        // A chain that is full takes no input in its turn either, and what has arrived may be all that it waits for.
+        // A full chain takes no input in its turn either, and it may wait for just the records that have arrived.
         if self.has_arrived && (!std::mem::take(&mut self.is_inputs_turn) || self.chain.is_full()) {
             self.has_arrived = false;
             self.is_inputs_turn = self.awaited != AwaitedInput::Nothing;
@@ -213,7 +214,7 @@ impl<C: Chain + ?Sized> Task<C> {
         }
         let step = self.step()?;
         if self.has_arrived && matches!(step, Step::Wait(_) | Step::End { .. }) {
-            // It was the input's turn, and there was none.
+            // It was the input's turn, but there was no input.
             return Ok(Step::More);
         }
         Ok(match step {
@@ -228,7 +229,7 @@ impl<C: Chain + ?Sized> Task<C> {
         })
     }
 
-    /// No more data will come, only barriers.
+    /// No more data will arrive, only barriers.
     #[cold]
     fn data_ends(&mut self, drain: bool) -> Result<(), TaskError> {
         let ended = self.chain_ends(drain)?;
@@ -236,7 +237,7 @@ impl<C: Chain + ?Sized> Task<C> {
         ended.map_or(Ok(()), |drain| self.end_data(drain))
     }
 
-    /// The input has ended; how the chain ends, once it has nothing left to do.
+    /// The input has ended. Returns the chain's own `drain` once it has no work left.
     #[cold]
     fn chain_ends(&mut self, drain: bool) -> Result<Option<bool>, TaskError> {
         self.switch(TimeState::Busy);
@@ -246,7 +247,7 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    /// The input has ended: so does time, if it came to its own end, and so do the outputs.
+    /// Ends the outputs after the input has ended. Event time ends too if the input reached its own end.
     pub(crate) fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
         self.end_data(drain)?;
         self.switch(TimeState::Busy);
@@ -255,7 +256,8 @@ impl<C: Chain + ?Sized> Task<C> {
         self.outputs.finish(drain)
     }
 
-    /// The input has ended. Where checkpoints are taken all readers are told, who wait for the next one as this task does.
+    /// Handles the end of input. With checkpoints, readers get the end at once, and wait for the next checkpoint as
+    /// this task does.
     fn end_data(&mut self, drain: bool) -> Result<(), TaskError> {
         if self.ended.is_some() {
             return Ok(());
@@ -263,7 +265,7 @@ impl<C: Chain + ?Sized> Task<C> {
         self.ended = Some(drain);
         self.switch(TimeState::Busy);
         if drain && self.input.is_none() {
-            // Tasks with inputs learn from these that time is over; here it begins.
+            // Tasks with inputs get the end of time from upstream; at a source it starts here.
             self.cx.metrics.set_watermark(END_OF_TIME_MS);
             self.chain.on_time(TimeSignal::Watermark(END_OF_TIME_MS), self.cx.clock.now_ms(), &mut self.outputs)?;
         }
@@ -309,13 +311,13 @@ impl<C: Chain + ?Sized> Task<C> {
     }
 
     fn await_input(&mut self, awaited: AwaitedInput) {
-        // A stop is waited for to the last; but sources that were told to drain before it end by that order.
+        // A stop is awaited until the end. Sources end by their own order, which may have been to drain.
         let is_stopped = self.input.is_some() && self.source_end == Some(false);
         self.awaited = if is_stopped { AwaitedInput::Stop } else { awaited };
         self.chain.await_input(self.awaited);
     }
 
-    /// Fires what is due; says how long the task may sleep.
+    /// Fires due timers. Returns the time that the task may sleep.
     fn fire_timers(&mut self) -> Result<Option<Duration>, TaskError> {
         let Some(due_ms) = self.chain.next_timer_ms() else { return Ok(None) };
         let now_ms = self.cx.clock.now_ms();
@@ -324,7 +326,7 @@ impl<C: Chain + ?Sized> Task<C> {
         }
         self.switch(TimeState::Busy);
         self.chain.on_timer(now_ms, &mut self.outputs)?;
-        // Look again before sleeping: firing may have set further timers.
+        // Check again before sleeping: firing may have set further timers.
         Ok(Some(Duration::ZERO))
     }
 
@@ -432,12 +434,12 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    /// Tells what the operators hold.
+    /// Publishes the state stats of the operators.
     fn count(&self) {
         self.cx.metrics.set_tally(self.chain.tally());
     }
 
-    /// What the task does where there is nothing to read.
+    /// The time state of a task without input to read.
     fn without_input(&self) -> TimeState {
         let is_held = self.input.as_ref().is_some_and(TaskInput::waits_for_barriers);
         if is_held { TimeState::Barrier } else { TimeState::Idle }
@@ -453,7 +455,7 @@ impl<C: Chain + ?Sized> Task<C> {
 
 /// Runs `body` and turns a panic into an error.
 pub(crate) fn catching(task: &str, body: impl FnOnce() -> Result<(), TaskError>) -> Result<(), TaskError> {
-    // What a panic may leave half done is given up right after: nothing runs on it again but `close`.
+    // State that a panic leaves half done is dropped right after: only `close` runs on it again.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -469,5 +471,5 @@ fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     }
 }
 
-/// A batch of several buffers ends after so long: its records share one reading of the clock.
+/// A batch of several buffers ends after this time: its records share one clock reading.
 const MOST_BATCH_MS: u64 = 5;

@@ -1,4 +1,4 @@
-//! Event time: what is said of it between tasks and operators.
+//! Event time, the signals about it, and clocks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,7 +12,7 @@ pub const NO_TIMESTAMP: i64 = i64::MIN;
 /// The last watermark: the input has come to its own end.
 pub const END_OF_TIME_MS: i64 = i64::MAX;
 
-/// An event time to the nanosecond. Watermarks, timers and windows go by its milliseconds.
+/// An event time to the nanosecond. Watermarks, timers and windows use only its milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExactTime {
     /// Milliseconds since 1970-01-01 UTC, rounded down.
@@ -27,7 +27,7 @@ impl ExactTime {
         Self { ms, nanos: 0 }
     }
 
-    /// The last time before this one; none before the first.
+    /// The last time before this one; `None` for the earliest time.
     pub fn before(self) -> Option<Self> {
         match self.nanos.checked_sub(1) {
             Some(nanos) => Some(Self { nanos, ..self }),
@@ -36,30 +36,30 @@ impl ExactTime {
     }
 }
 
-/// Nanoseconds of a millisecond.
+/// Number of nanoseconds in a millisecond.
 pub const NANOS_PER_MS: u32 = 1_000_000;
 
-/// What is known of event time, among the records.
+/// A signal of event time among the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSignal {
-    /// No record of an earlier time, or of this one, is expected; those that come are late.
+    /// No record at or before this time is expected. Records that come nevertheless are late.
     Watermark(i64),
-    /// Nothing comes for now, and nobody should wait for it; or it does again.
+    /// True: the channel is idle, so readers should not wait for it. False: it is active again.
     Idle(bool),
 }
 
-/// By which clock something is due.
+/// The clock that a timer or window follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// The wall's, where the task runs.
+    /// The wall clock of the machine that runs the task.
     #[default]
     Processing,
-    /// That of the records: their timestamps, and the watermarks among them.
+    /// Event time: the timestamps of the records, and the watermarks among them.
     Event,
 }
 
-/// The system's wall clock, in milliseconds since the epoch; one before it counts as the epoch.
+/// The system's wall clock, in milliseconds since the epoch. An earlier time counts as the epoch.
 pub(crate) fn wall_clock_ms() -> i64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
@@ -71,25 +71,25 @@ pub(crate) fn wall_clock_ns() -> u64 {
     u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What a task takes for the wall's clock.
+/// The wall clock of a task.
 #[derive(Clone, Debug, Default)]
 pub struct WallClock {
-    /// None: the system's.
+    /// `None` for the system clock.
     by_hand: Option<Arc<AtomicI64>>,
 }
 
 impl WallClock {
-    /// One that stands until it is [set](Self::set). Clones share it.
+    /// A clock that does not advance until it is [set](Self::set). Clones share it.
     pub fn by_hand(now_ms: i64) -> Self {
         Self { by_hand: Some(Arc::new(AtomicI64::new(now_ms))) }
     }
 
-    /// Milliseconds since the epoch; a system's clock before it counts as the epoch.
+    /// Milliseconds since the epoch. A system clock before the epoch counts as the epoch.
     pub fn now_ms(&self) -> i64 {
         self.by_hand.as_ref().map_or_else(wall_clock_ms, |now_ms| now_ms.load(Ordering::Relaxed))
     }
 
-    /// Moves a clock that goes by hand, and never back. The system's goes by itself.
+    /// Moves a manual clock forward, and never back. Has no effect on the system clock.
     pub fn set(&self, now_ms: i64) {
         if let Some(held_ms) = &self.by_hand {
             held_ms.fetch_max(now_ms, Ordering::Relaxed);

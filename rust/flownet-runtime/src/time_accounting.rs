@@ -1,16 +1,16 @@
-//! Where a task's time goes. The parts sum to the whole.
+//! Accounts the time of a task to states, such as busy or idle. The parts sum to the whole.
 //!
-//! The task thread switches between states; anyone may read. Time comes in as an argument, in nanoseconds since the
+//! The task thread switches between states; any thread may read. Time comes in as an argument, in nanoseconds since the
 //! task began, and only at a switch: the clock is never read while a state lasts.
 //!
-//! Busy time is told apart by looks: who looks says what the task works on, and all busy time since the last look counts as
-//! that, or in part as waiting for the interpreter. See [`crate::work`].
+//! Samples divide the busy time. A sample names the current work of the task, and all busy time since the last sample
+//! counts as that work, or in part as waiting for the interpreter. See [`crate::work`].
 //!
 //! # Invariants
 //! - I1: a snapshot's parts sum to the time between the first instant and the snapshot's, the open period included.
 //! - I2: time that goes backwards counts as no time.
-//! - I3: what busy time is told apart into sums to it in every snapshot, and no part of it shrinks from one to the next, but
-//!   for time that is counted anew.
+//! - I3: the parts of busy time sum to it in every snapshot. No part shrinks from one snapshot to the next, except for
+//!   time that is recounted.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::work::Work;
 
-/// What a task's thread is doing.
+/// The current state of a task's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TimeState {
     /// Running operators, or moving records.
@@ -28,31 +28,32 @@ pub enum TimeState {
     SoftBackPressured(BackpressureCause),
     /// Inside an operator, in the middle of a record, with no free buffer.
     HardBackPressured(BackpressureCause),
-    /// Nothing to read.
+    /// No input to read.
     Idle,
     /// Waiting for the interpreter, which the tasks of a process share.
     Interpreter,
-    /// Waiting for what operators asked of others, outside of the exchange: it takes no records meanwhile.
+    /// Waiting for answers that operators requested outside the exchange: the task takes no records meanwhile.
     Awaiting,
-    /// A source that is ahead of those it is aligned with: waiting until they come after.
+    /// A source that is ahead of the sources that it is aligned with: waiting until they catch up.
     Aligning,
-    /// Nothing to read from the channels that are open, while others wait for the barriers of these.
+    /// No input on the open channels, while other channels wait for the barriers of these.
     Barrier,
 }
 
-/// What an output has too little of, when the wait for it begins.
+/// The resource that an output lacks when the wait for it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BackpressureCause {
-    /// Leave to send: its readers have not taken what is theirs. They give no credit, or the coordinator no leave.
+    /// Permission to send: readers have not taken their queued buffers and give no credit, or the coordinator gives no
+    /// permission.
     Credit,
-    /// Segments: its pool has none left, though its readers could have more.
+    /// Segments: its pool has none left, though its readers could take more.
     Pool,
 }
 
 impl TimeState {
     const COUNT: usize = 10;
 
-    /// The same, whatever an output lacks.
+    /// The same state, independent of the back-pressure cause.
     pub(crate) fn whatever_lacks(self) -> Self {
         match self {
             Self::SoftBackPressured(_) => Self::SoftBackPressured(BackpressureCause::Credit),
@@ -61,7 +62,7 @@ impl TimeState {
         }
     }
 
-    /// Where it is counted.
+    /// Its index in the totals.
     pub(crate) fn index(self) -> usize {
         match self {
             Self::Busy => 0,
@@ -81,8 +82,8 @@ impl TimeState {
 /// Accounts the wall time of one task to [`TimeState`]s.
 #[derive(Debug)]
 pub struct TimeAccounting {
-    // Written a few times a batch by one thread, and read or looked at rarely: a lock that is nearly never contended keeps
-    // a snapshot consistent.
+    // Written a few times per batch by one thread, and read or sampled rarely. So the lock is almost never contended,
+    // and it makes snapshots consistent.
     inner: Mutex<Inner>,
 }
 
@@ -91,19 +92,19 @@ struct Inner {
     // `None` once closed.
     state: Option<TimeState>,
     since_ns: u64,
-    // When the state began; a snapshot settles what has run of it so far.
+    // Start of the state. A snapshot settles the time of the state so far, so `since_ns` may be later.
     began_ns: u64,
     totals_ns: [u64; TimeState::COUNT],
-    // Busy time, as far as it is told apart.
+    // Busy time by work, as far as it is divided.
     work_ns: [u64; Work::ALL.len()],
-    // At the last look at the task while it was busy.
+    // The work at the last sample while the task was busy.
     seen: Work,
-    // The share of the time that counted as waiting for the interpreter, at that look.
+    // The share of time that counted as waiting for the interpreter at that sample.
     seen_waiting: f64,
 }
 
 impl TimeAccounting {
-    /// Opens the ledger in `state` at `now_ns`.
+    /// Starts the accounting in `state` at `now_ns`.
     pub fn new(state: TimeState, now_ns: u64) -> Self {
         let inner = Inner {
             state: Some(state),
@@ -131,18 +132,18 @@ impl TimeAccounting {
         inner.state = None;
     }
 
-    /// Busy time counts as `work` where nobody has looked yet.
+    /// Counts busy time as `work` until the first sample.
     pub fn assume(&self, work: Work) {
         self.lock().seen = work;
     }
 
-    /// The task is at `work`: if it is busy, all busy time since the last look counts as that.
+    /// Samples the task as doing `work`. If it is busy, all busy time since the last sample counts as that.
     pub fn look(&self, work: Work, now_ns: u64) {
         self.look_waiting(work, u64::MAX, now_ns);
     }
 
-    /// The same, but that the task had processor time for no more than `worked_ns` of this, and waited for the interpreter
-    /// for the rest.
+    /// The same for a task that had at most `worked_ns` of CPU time since the last sample. It waited for the
+    /// interpreter for the rest.
     pub fn look_waiting(&self, work: Work, worked_ns: u64, now_ns: u64) {
         let mut inner = self.lock();
         inner.settle(now_ns);
@@ -154,11 +155,11 @@ impl TimeAccounting {
         }
     }
 
-    /// All time until `now_ns`, the open period included.
+    /// Returns all time until `now_ns`, the open period included.
     pub fn snapshot(&self, now_ns: u64) -> TimeShares {
         let mut inner = self.lock();
         inner.settle(now_ns);
-        // No look: whoever asks may be the task, in a place of its own choice.
+        // This is no sample, because the caller may be the task itself, at a place of its own choice.
         inner.tell_apart();
         let of = |state: TimeState| Duration::from_nanos(inner.totals_ns[state.index()]);
         let (soft, hard) = (TimeState::SoftBackPressured, TimeState::HardBackPressured);
@@ -182,7 +183,7 @@ impl TimeAccounting {
         }
     }
 
-    /// Counts time that has been counted to one state to another; what is busy time then, or was, was spent on `work`.
+    /// Moves recorded time from one state to another. `work` is the kind of any busy time that this adds or removes.
     pub fn recount(&self, (from, to): (TimeState, TimeState), work: Work, time_ns: u64) {
         let mut inner = self.lock();
         let moved = time_ns.min(inner.totals_ns[from.index()]);
@@ -194,12 +195,12 @@ impl TimeAccounting {
         inner.forget_excess(work);
     }
 
-    /// The state that runs now; `None` once closed.
+    /// The current state; `None` once closed.
     pub fn state(&self) -> Option<TimeState> {
         self.period().map(|(state, _)| state)
     }
 
-    /// The state that runs now and when it began, in nanoseconds; `None` once closed.
+    /// The current state and its start, in nanoseconds; `None` once closed.
     pub fn period(&self) -> Option<(TimeState, u64)> {
         let inner = self.lock();
         inner.state.map(|state| (state, inner.began_ns))
@@ -218,13 +219,13 @@ impl Inner {
         self.since_ns = self.since_ns.max(now_ns);
     }
 
-    /// Busy time that nobody has looked at.
+    /// Busy time since the last sample.
     fn untold(&self) -> u64 {
         let told: u64 = self.work_ns.iter().sum();
         self.totals_ns[TimeState::Busy.index()].saturating_sub(told)
     }
 
-    /// Counts the busy time that nobody has looked at as what was seen last.
+    /// Counts the busy time since the last sample as the work of that sample.
     fn tell_apart(&mut self) {
         let untold = self.untold();
         let waited = ((untold as f64 * self.seen_waiting) as u64).min(untold);
@@ -233,7 +234,7 @@ impl Inner {
         self.work_ns[self.seen as usize] += untold - waited;
     }
 
-    /// Busy time that has become less was spent on `work` first.
+    /// Reduces the parts after busy time was moved away, `work` first.
     fn forget_excess(&mut self, work: Work) {
         let told: u64 = self.work_ns.iter().sum();
         let mut excess = told.saturating_sub(self.totals_ns[TimeState::Busy.index()]);
@@ -245,30 +246,30 @@ impl Inner {
     }
 }
 
-/// Wall time of a task by what it was spent on.
+/// Wall time of a task by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeShares {
     /// Running operators, or moving records.
     pub busy: Duration,
-    /// The part of `busy` in operators that call functions of Python.
+    /// The part of `busy` in operators that call Python functions.
     pub python: Duration,
     /// The part of `busy` that was spent on encoding and decoding.
     pub serialising: Duration,
-    /// The rest of it.
+    /// The rest of `busy`.
     pub rust: Duration,
     /// Waiting for an output between records.
     pub soft_back_pressured: Duration,
     /// Waiting for an output in the middle of a record.
     pub hard_back_pressured: Duration,
-    /// The part of both that was spent waiting for readers to take what they have.
+    /// The part of both that was spent waiting for readers to take queued buffers.
     pub waiting_for_credit: Duration,
-    /// The rest of it, waiting for segments.
+    /// The rest of both, spent waiting for segments.
     pub waiting_for_pool: Duration,
-    /// Waiting for input, for others outside of the exchange, or for other sources.
+    /// Waiting for input, for answers from outside the exchange, or for other sources.
     pub idle: Duration,
-    /// The part of `idle` that was spent waiting for others, with input there or not.
+    /// The part of `idle` that was spent waiting for answers, with or without input.
     pub awaiting: Duration,
-    /// The part of `idle` that a source spent waiting for those it is aligned with.
+    /// The part of `idle` that a source spent waiting for the sources that it is aligned with.
     pub aligning: Duration,
     /// The part of `idle` in which some inputs waited for the barriers of others.
     pub waiting_for_barrier: Duration,
@@ -277,17 +278,17 @@ pub struct TimeShares {
 }
 
 impl TimeShares {
-    /// All of it.
+    /// The sum of all states.
     pub fn total(&self) -> Duration {
         self.busy + self.back_pressured() + self.idle + self.interpreter
     }
 
-    /// Waiting for outputs, soft and hard.
+    /// Time waiting for outputs, soft and hard.
     pub fn back_pressured(&self) -> Duration {
         self.soft_back_pressured + self.hard_back_pressured
     }
 
-    /// What was spent since an `earlier` snapshot of the same ledger.
+    /// The time spent since an `earlier` snapshot of the same task.
     pub fn since(&self, earlier: &Self) -> Self {
         let passed = |of: fn(&Self) -> Duration| of(self).saturating_sub(of(earlier));
         Self {
@@ -429,7 +430,7 @@ mod tests {
         assert_eq!((shares.python, shares.serialising), (Duration::ZERO, Duration::from_nanos(5)));
     }
 
-    /// What may happen to a ledger.
+    /// Events in random order.
     #[derive(Clone, Copy, Debug)]
     enum LedgerEvent {
         Switch(usize),
@@ -480,7 +481,7 @@ mod tests {
         }
     }
 
-    /// At every level.
+    /// Checks the sums at every level.
     fn assert_sums_to(shares: &TimeShares, whole_ns: u64) {
         assert_eq!(shares.total(), Duration::from_nanos(whole_ns));
         assert_eq!(shares.busy, shares.python + shares.serialising + shares.rust);

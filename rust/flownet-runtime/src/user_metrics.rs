@@ -1,12 +1,12 @@
-//! What users' functions count: metrics of their own, by operator and name.
+//! Metrics of users' functions, by operator and name.
 //!
-//! A function asks for a metric once and keeps it. From then on it is atomics: no lock and no look-up for a record, and
-//! whoever reads sees it without waiting. The lock here is for those who ask and for those who look at all of them.
+//! A function requests a metric once and stores it. After that only atomics are used: a record costs no lock and no
+//! look-up, and readers never wait. The lock here serves requests for metrics and reads of all of them.
 //!
 //! # Invariants
-//! - U1: an operator has one metric of a name, of one kind; asking again gives the same one.
-//! - U2: a subtask has no more than [`MOST_METRICS`], of names as Prometheus has them, and a histogram no more than
-//!   [`MOST_BUCKETS`] bounds: what is sent and scraped is bounded, whatever goes through.
+//! - U1: an operator has one metric per name, of one kind. Another request returns the same one.
+//! - U2: a subtask has no more than [`MOST_METRICS`], with names that Prometheus accepts, and a histogram no more than
+//!   [`MOST_BUCKETS`] bounds. So the data to send and scrape is bounded, whatever the records are.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Default)]
 pub struct UserMetrics(Mutex<Vec<UserMetric>>);
 
-/// One metric, live: clones are the same one.
+/// One live metric. Clones share it.
 #[derive(Clone, Debug)]
 pub struct UserMetric {
     operator: Arc<str>,
@@ -33,53 +33,53 @@ enum LiveValue {
     Histogram(Arc<Distribution>),
 }
 
-/// What a metric is asked for as.
+/// The kind of a metric in a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UserKind {
     /// Only grows.
     Counter,
-    /// The same, which is shown with its rate.
+    /// A counter that is shown with its rate.
     Meter,
-    /// What something is now.
+    /// A current value.
     Gauge,
-    /// How numbers are spread over buckets with these upper bounds, and one above them all.
+    /// The distribution of numbers over buckets with these upper bounds, and one above them all.
     Histogram(Vec<f64>),
 }
 
-/// Why there is no such metric.
+/// The reason why a metric was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum UserMetricError {
-    /// U2.
+    /// An invalid name, see U2.
     #[error(
         "{0:?} is no name for a metric: it takes 1 to {MOST_NAME} letters of a to z and A to Z, digits and \"_\", and no digit \
          first"
     )]
     Name(String),
-    /// U1.
+    /// A name that is used with another kind, see U1.
     #[error(
         "the metric {name:?} of this operator is {before} and cannot be {wanted}, too: give one of them another name"
     )]
     Kind {
-        /// Of the metric.
+        /// Name of the metric.
         name: String,
-        /// What it is.
+        /// Its kind.
         before: &'static str,
-        /// What it was asked for as.
+        /// The requested kind.
         wanted: &'static str,
     },
-    /// U2.
+    /// Too many metrics, see U2.
     #[error(
         "{0:?} would be one metric more than the {MOST_METRICS} that a subtask may have: what varies with the records, such \
          as keys, belongs into a stream and not into names"
     )]
     TooMany(String),
-    /// The bounds of a histogram.
+    /// Invalid bounds of a histogram.
     #[error("the buckets of {0:?} must be 1 to {MOST_BUCKETS} finite numbers, each above the one before")]
     Buckets(String),
 }
 
 impl UserMetrics {
-    /// The metric of an operator by name, which is made if it is not there.
+    /// Returns the metric of an operator by name. Creates it if it does not exist.
     pub fn get(&self, operator: &str, name: &str, kind: UserKind) -> Result<UserMetric, UserMetricError> {
         let mut all = self.lock();
         if let Some(found) = all.iter().find(|metric| &*metric.name == name && &*metric.operator == operator) {
@@ -94,7 +94,7 @@ impl UserMetrics {
         Ok(metric)
     }
 
-    /// All of them as they are now, in the order in which they were asked for.
+    /// Returns all metrics as they are now, in the order in which they were requested.
     pub fn snapshot(&self) -> Vec<UserMetricSnapshot> {
         self.lock().iter().map(UserMetric::snapshot).collect()
     }
@@ -105,7 +105,7 @@ impl UserMetrics {
 }
 
 impl UserMetric {
-    /// The number of a counter or meter.
+    /// The counter of a counter or meter.
     pub fn as_count(&self) -> Option<&Count> {
         match &self.value {
             LiveValue::Counter(count) | LiveValue::Meter(count) => Some(count),
@@ -113,22 +113,22 @@ impl UserMetric {
         }
     }
 
-    /// What a gauge shows.
+    /// The level of a gauge.
     pub fn as_level(&self) -> Option<&Level> {
         if let LiveValue::Gauge(level) = &self.value { Some(level) } else { None }
     }
 
-    /// What a histogram holds.
+    /// The distribution of a histogram.
     pub fn as_distribution(&self) -> Option<&Distribution> {
         if let LiveValue::Histogram(distribution) = &self.value { Some(distribution) } else { None }
     }
 
-    /// Its name.
+    /// The name of the metric.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is now.
+    /// Returns its current value.
     pub fn snapshot(&self) -> UserMetricSnapshot {
         let value = match &self.value {
             LiveValue::Counter(count) => UserValue::Counter(count.get()),
@@ -183,33 +183,33 @@ impl LiveValue {
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds to it. Whoever has the interpreter may: it is one of several threads where functions have some.
+    /// Adds to it. Functions may do so on several threads, so this is an atomic add.
     pub fn add(&self, by: u64) {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// What it is.
+    /// Returns its value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A number that is what it was last set to. Not a number before.
+/// A number with the value that it was last set to. NaN before.
 #[derive(Debug)]
 pub struct Level(AtomicU64);
 
 impl Level {
-    /// Sets it.
+    /// Sets the value.
     pub fn set(&self, to: f64) {
         self.0.store(to.to_bits(), Ordering::Relaxed);
     }
 
-    /// Adds to it; to nothing, if it was not set.
+    /// Adds to the value; to zero, if it was not set.
     pub fn add(&self, by: f64) {
         update(&self.0, |level| if level.is_nan() { by } else { level + by });
     }
 
-    /// What it is.
+    /// Returns the value.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
@@ -221,11 +221,11 @@ impl Default for Level {
     }
 }
 
-/// How many numbers were how large.
+/// Counts numbers by size.
 #[derive(Debug)]
 pub struct Distribution {
     bounds: Arc<[f64]>,
-    /// By bound, and above them all.
+    /// One per bound, and one above them all.
     buckets: Box<[AtomicU64]>,
     sum: AtomicU64,
     max: AtomicU64,
@@ -238,7 +238,7 @@ impl Distribution {
         Self { bounds: bounds.into(), buckets, sum: AtomicU64::new(0_f64.to_bits()), max: most }
     }
 
-    /// Counts a number in. One that is none is passed over.
+    /// Counts a number. Ignores NaN.
     pub fn observe(&self, number: f64) {
         if number.is_nan() {
             return;
@@ -249,7 +249,7 @@ impl Distribution {
         update(&self.max, |max| max.max(number));
     }
 
-    /// What it holds. A number that is being counted in may be in one part and not in another.
+    /// Returns a copy. A number that is being counted may be in one part and not yet in another.
     pub fn snapshot(&self) -> DistributionSnapshot {
         let buckets: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         let number = |of: &AtomicU64| f64::from_bits(of.load(Ordering::Relaxed));
@@ -265,46 +265,46 @@ impl Distribution {
 
 fn update(number: &AtomicU64, change: impl Fn(f64) -> f64) {
     let changed = |bits| Some(change(f64::from_bits(bits)).to_bits());
-    // It always answers with a number, so it ends well.
+    // The closure always returns `Some`, so this never fails.
     let _ = number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
 }
 
 /// One metric at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserMetricSnapshot {
-    /// Name of the operator whose function it is.
+    /// Name of the operator whose function updates it.
     pub operator: Arc<str>,
-    /// Its name.
+    /// Name of the metric.
     pub name: Arc<str>,
-    /// What it is.
+    /// Its value.
     pub value: UserValue,
 }
 
-/// What a metric is at one moment.
+/// The value of a metric at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum UserValue {
-    /// Of a counter.
+    /// A counter.
     Counter(u64),
-    /// Of a meter.
+    /// A meter.
     Meter(u64),
-    /// Of a gauge; not a number before it was set.
+    /// A gauge; NaN before it was set.
     Gauge(f64),
-    /// Of a histogram.
+    /// A histogram.
     Histogram(DistributionSnapshot),
 }
 
-/// What a histogram holds at one moment.
+/// The content of a histogram at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DistributionSnapshot {
-    /// Numbers counted in.
+    /// Number of counted values.
     pub count: u64,
-    /// Of them.
+    /// Sum of the values.
     pub sum: f64,
-    /// The greatest.
+    /// The greatest value.
     pub max: Option<f64>,
     /// Upper bounds of the buckets, each included.
     pub bounds: Arc<[f64]>,
-    /// How many fell into each, and above the last bound.
+    /// Number of values in each bucket, and above the last bound.
     pub buckets: Vec<u64>,
 }
 
@@ -323,9 +323,9 @@ fn check(name: &str, kind: &UserKind) -> Result<(), UserMetricError> {
     Ok(())
 }
 
-/// That a subtask may have.
+/// Most metrics of a subtask.
 pub const MOST_METRICS: usize = 100;
-/// That a histogram may have.
+/// Most buckets of a histogram.
 pub const MOST_BUCKETS: usize = 50;
 const MOST_NAME: usize = 100;
 

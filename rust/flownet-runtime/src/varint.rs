@@ -1,6 +1,6 @@
-//! LEB128 and zigzag: integers inside of records.
+//! LEB128 and zigzag encoding of integers inside records.
 
-/// Bytes that are no such integer.
+/// Bytes that are no valid varint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VarintError {
     /// The bytes end before the number does.
@@ -21,8 +21,8 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// What [`put_varint`] appends for a value below 2^56, as a word whose low byte is the first, and how many bytes that are:
-/// without a branch on how many.
+/// Returns the encoding of a value below 2^56 by [`put_varint`], as a word whose low byte is the first, and its length.
+/// It does not branch on the length.
 #[inline]
 pub fn short_varint(value: u64) -> (u64, usize) {
     let fours = (value & 0x0fff_ffff) | (value & 0x00ff_ffff_f000_0000) << 4;
@@ -44,15 +44,15 @@ pub fn take_varint(bytes: &[u8]) -> Result<(u64, &[u8]), VarintError> {
     }
 }
 
-/// One of two bytes and more. Eight bytes are looked at at once, where there are as many: numbers of two and of seven bytes
-/// cost the same, and no branch depends on how many they are.
+/// Decodes two bytes and more. Reads eight bytes at once, if there are as many. Numbers of two and of seven bytes cost
+/// the same then, and no branch depends on their length.
 #[inline]
 fn take_long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), VarintError> {
     if let Some((head, _)) = bytes.split_first_chunk() {
         let word = u64::from_le_bytes(*head);
         let last = !word & 0x8080_8080_8080_8080;
         if last != 0 {
-            // The bit that says "this is the last byte", and all below it.
+            // The bit that marks the last byte, and all bits below it.
             let value = join_sevens(word & (last ^ (last - 1)));
             return Ok((value, &bytes[(last.trailing_zeros() / 8 + 1) as usize..]));
         }
@@ -60,7 +60,7 @@ fn take_long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), VarintError> {
     take_varint_by_byte(bytes)
 }
 
-/// Closes the gaps that the topmost bit of each byte leaves.
+/// Removes the gaps that the top bit of each byte leaves.
 #[inline]
 fn join_sevens(word: u64) -> u64 {
     let pairs = (word & 0x007f_007f_007f_007f) | (word & 0x7f00_7f00_7f00_7f00) >> 1;
@@ -93,7 +93,7 @@ pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// Takes `zigzag` back.
+/// The inverse of `zigzag`.
 #[inline]
 pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)

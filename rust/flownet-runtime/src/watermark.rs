@@ -1,8 +1,8 @@
-//! Makes watermarks of the times of records: a machine without a clock.
+//! Generates watermarks from the timestamps of records: a state machine without a clock.
 //!
 //! # Invariants
-//! - I1: watermarks never go back, whoever makes them; none is the end of time.
-//! - I2: who was said to be idle is said to be back before its next record or watermark.
+//! - I1: watermarks never move back, whatever generates them. None of them is the end of time.
+//! - I2: a stream that was reported as idle is reported as active before its next record or watermark.
 
 mod alignment;
 mod out_of_order;
@@ -21,54 +21,54 @@ pub use self::splits::{RECORDS_PER_WATERMARK, SplitSignal, SplitWatermarks};
 
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 
-/// How often watermarks are made, in milliseconds of the wall clock.
+/// Interval between watermarks, in milliseconds of the wall clock.
 pub const PERIOD_MS: i64 = 200;
 
-/// Where watermarks come from.
+/// The way watermarks are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Watermarks {
-    /// The latest time so far, less what records may be out of order by, and one.
+    /// The latest timestamp so far, minus the bound on out-of-orderness, minus one.
     Bounded {
-        /// Most that a record comes after later ones.
+        /// The most that a record may be later than the latest one before it.
         delay_ms: u64,
     },
-    /// No order is promised: time advances to the lower bounds that the source gives for its splits, and past a split when
-    /// it has ended.
+    /// No order is promised. Event time advances to the lower bounds that the source gives for its splits, and past a
+    /// split after its end.
     Unordered,
     /// The user's own generator.
     Own,
-    /// Nowhere: event time ends with the input, and does not pass before.
+    /// No watermarks: event time ends with the input, and does not advance before.
     Never,
 }
 
-/// Makes the watermarks of one stream of records.
+/// Generates the watermarks of one stream of records.
 #[derive(Debug)]
 pub struct Generator {
     watermarks: Watermarks,
     idle_after_ms: Option<i64>,
     latest_ms: i64,
-    /// No later record is before this time, says the source; `NO_TIMESTAMP` if it does not know.
+    /// The source's promise that no later record is before this time; `NO_TIMESTAMP` without one.
     lower_bound_ms: i64,
     told_ms: i64,
     is_idle: bool,
-    /// Of the last period.
+    /// True if records arrived in the current period.
     has_records: bool,
     period_ms: Option<i64>,
     quiet_ms: i64,
 }
 
-/// What there is to tell, in order.
+/// Signals to send, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GeneratedSignals([Option<TimeSignal>; 2]);
 
 impl GeneratedSignals {
-    /// In order.
+    /// The signals, in order.
     pub fn signals(&self) -> impl Iterator<Item = TimeSignal> {
         self.0.into_iter().flatten()
     }
 
-    /// Both, of which the first comes first. There is never more to tell than the time, and that somebody is idle or back.
+    /// Both, in this order. There are never more signals than a watermark and a change between idle and active.
     fn and(self, later: Self) -> Self {
         let mut signals = self.signals().chain(later.signals());
         Self([signals.next(), signals.next()])
@@ -76,7 +76,7 @@ impl GeneratedSignals {
 }
 
 impl Generator {
-    /// One that has seen nothing. Without a record for `idle_after_ms` it is idle.
+    /// A generator before the first record. Without a record for `idle_after_ms` the stream is idle.
     pub fn new(watermarks: Watermarks, idle_after_ms: Option<u64>) -> Self {
         Self {
             watermarks,
@@ -122,11 +122,11 @@ impl Generator {
 
     /// Whether it is by now.
     pub fn is_due(&self, now_ms: i64) -> bool {
-        // A clock that was set back a long way does not stop it.
+        // A wall clock that was set back by much does not stop it.
         self.period_ms.is_none_or(|period_ms| period_ms <= now_ms || period_ms - now_ms > PERIOD_MS)
     }
 
-    /// A period is over. Time in which records cannot be sent on is no sign of there being none.
+    /// Ends a period. Time in which records could not be sent does not count towards idleness.
     pub fn on_period(&mut self, now_ms: i64, is_available: bool) -> GeneratedSignals {
         let begun_ms = self.period_ms.map_or(now_ms, |due_ms| due_ms - PERIOD_MS);
         let passed_ms = now_ms.saturating_sub(begun_ms).clamp(0, 2 * PERIOD_MS);
@@ -153,7 +153,7 @@ impl Generator {
         self.told_ms = told_ms;
     }
 
-    /// What is to be told where somebody says this.
+    /// Returns the signals to send if this signal arrives.
     pub fn said(&mut self, signal: TimeSignal) -> GeneratedSignals {
         match signal {
             TimeSignal::Idle(idle) if idle == self.is_idle => GeneratedSignals::default(),
@@ -175,7 +175,7 @@ impl Generator {
     }
 }
 
-/// How far time has come where records of this time may be followed by those of up to a delay before.
+/// The event time at which records may still come up to `delay_ms` before the latest one.
 fn behind(latest_ms: i64, delay_ms: u64) -> i64 {
     latest_ms.saturating_sub(i64::try_from(delay_ms).unwrap_or(i64::MAX)).saturating_sub(1)
 }

@@ -1,22 +1,23 @@
-//! What a busy task works on, by looking now and then.
+//! Estimates by sampling what kind of work a busy task does.
 //!
-//! The task's thread keeps a mark of what it works on: a plain store where a record comes, where a stage of the chain begins
-//! with it, and around each value that is encoded or decoded. Where a stage goes on behind one that it handed a record to, the
-//! mark may still be that one's, which in a chain of Python is the same. A timer of the process looks at the marks of all its
-//! tasks, and counts the busy time of each since it last looked as what it finds ([`TimeAccounting`](crate::time_accounting::TimeAccounting)).
-//! So nothing reads a clock for a record, the parts of busy time sum to all of it, and each of them is an estimate.
+//! The task's thread stores a mark of its current work. It is a plain store, made when a record arrives, when a stage
+//! of the chain starts on it, and around each value that is encoded or decoded. When a stage continues after it has
+//! emitted a record, the mark may still be that of the stage downstream. In a chain of Python stages that is the same.
+//! A timer of the process samples the marks of all its tasks. It counts the busy time of each task since the last
+//! sample as the work that it finds ([`TimeAccounting`](crate::time_accounting::TimeAccounting)). So no record costs a
+//! clock reading, the parts of busy time sum to all of it, and each part is an estimate.
 //!
-//! # How good it is
-//! - A share `p` of what `n` looks found is off by `sqrt(p (1 - p) / n)` as a rule: 5 points in a second of work, 1 point in half
-//!   a minute. Below 20 ms of work there is hardly a look, and time of which nothing was found counts as what most operators of
-//!   the task's medium do.
-//! - Pauses between looks are drawn by lot, so that work which comes at a steady pace is not always met in the same place.
-//! - On a machine with more to do than processors, a look comes late, and so stands for more time. It is not late because of
-//!   what the task does: whoever runs is pushed aside by a timer anywhere, and a task that gave the processor up by waiting
-//!   is not busy. What a task waits for without saying so, a lock or the disk, counts as what it was at.
-//! - `python` is the time in operators that call functions of Python, with what they do around the call; a function that lets go
-//!   of the interpreter is still at work there. One that waits to have it back counts as waiting for the interpreter, see
-//!   `contention.rs`.
+//! # Accuracy
+//! - A share `p` found by `n` samples is typically off by `sqrt(p (1 - p) / n)`: 5 points in a second of work, 1 point
+//!   in half a minute. Below 20 ms of work there is hardly a sample. Time without a sample counts as the work that most
+//!   operators of the task's record format do.
+//! - Pauses between samples are random, so that periodic work is not always sampled at the same place.
+//! - On an overloaded machine a sample comes late, and so represents more time. That does not depend on the work of the
+//!   task: a timer preempts a running task anywhere, and a task that blocks is not busy. A wait that the task does not
+//!   declare, for a lock or the disk, counts as its current work.
+//! - `python` is the time in operators that call Python functions, with their work around the call. A function that
+//!   releases the interpreter still works there. A function that waits to get it back counts as waiting for the
+//!   interpreter, see `contention.rs`.
 
 use std::cell::{OnceCell, RefCell};
 use std::hash::{BuildHasher, RandomState};
@@ -28,20 +29,20 @@ use flownet_net::NetworkEnvironment;
 use crate::contention::Look;
 use crate::metrics::TaskMetrics;
 
-/// What a busy task works on.
+/// The kind of work of a busy task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Work {
-    /// Everything else: reading, routing, writing, what built-in operators do.
+    /// All other work: reading, routing, writing, and built-in operators.
     Rust,
-    /// Operators that call functions of Python.
+    /// Operators that call Python functions.
     Python,
-    /// Records and keys to bytes and back, and state to those of a checkpoint, in whatever language that is done.
+    /// Encoding and decoding of records, keys and checkpointed state, in any language.
     Serialising,
 }
 
 impl Work {
-    /// All that there are, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub(crate) const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::Serialising];
 
     #[inline]
@@ -54,7 +55,7 @@ impl Work {
     }
 }
 
-/// What a task was at, to be at it again.
+/// The work of a task at some moment, to be restored later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub(crate) u8);
 
@@ -65,23 +66,23 @@ impl From<Work> for Mark {
 }
 
 thread_local! {
-    /// Of the task whose thread it is.
+    /// The metrics of the task that owns the thread.
     static OF_THREAD: RefCell<Option<Arc<TaskMetrics>>> = const { RefCell::new(None) };
 }
 
-/// The calling thread is that of the task with these metrics, until it ends.
+/// Registers the calling thread as the thread of the task with these metrics, until it ends.
 pub(crate) fn enter_thread(metrics: &Arc<TaskMetrics>) {
     metrics.set_thread(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
     OF_THREAD.with(|of_thread| *of_thread.borrow_mut() = Some(Arc::clone(metrics)));
 }
 
-/// By which code of a task that is not handed its outputs says what it works on. Found once, on the first thread of a task
-/// that uses it, so that this costs as little as it does for others.
+/// Sets the work mark in code that has no access to the task's outputs. It looks the metrics up once, on the first task
+/// thread that uses it, so a later call costs as little as elsewhere.
 #[derive(Debug, Default)]
 pub struct ThreadWork(OnceCell<Arc<TaskMetrics>>);
 
 impl ThreadWork {
-    /// The thread works on this until the guard is dropped. Nothing where it is no task's.
+    /// Marks the thread's work until the guard is dropped. Does nothing on other threads than a task's.
     #[inline]
     pub fn during(&self, work: Work) -> WorkGuard<'_> {
         let metrics = match self.0.get() {
@@ -98,7 +99,7 @@ impl ThreadWork {
     }
 }
 
-/// Work that goes on until this is dropped. A guard, as code behind a call would have its result copied.
+/// Restores the former mark when dropped. A guard, because code after a call would force a copy of its result.
 #[must_use]
 #[derive(Debug)]
 pub struct WorkGuard<'a>(Option<(&'a TaskMetrics, Mark)>);
@@ -112,7 +113,7 @@ impl Drop for WorkGuard<'_> {
     }
 }
 
-/// Looks at what these tasks work on until all of them have ended.
+/// Samples the work of these tasks until all of them have ended.
 pub fn watch(environment: &NetworkEnvironment, tasks: Vec<Arc<TaskMetrics>>) {
     let (mut tasks, mut lot) = (tasks, RandomState::new().hash_one(0_u64));
     environment.repeat(move || {
@@ -123,17 +124,17 @@ pub fn watch(environment: &NetworkEnvironment, tasks: Vec<Arc<TaskMetrics>>) {
     });
 }
 
-/// Counts what these tasks of one process did since the last look.
+/// Samples these tasks of one process, and accounts their time since the last sample.
 fn look_at(tasks: &[Arc<TaskMetrics>]) {
     let seen: Vec<Option<Look>> = tasks.iter().map(|task| task.at_interpreter()).collect();
-    // One alone that is ready to run waits for a processor, not for others to let the interpreter go.
+    // If only one thread is runnable, it waits for a processor and not for the interpreter.
     let is_contended = seen.iter().flatten().filter(|look| look.wants_interpreter()).count() > 1;
     tasks.iter().zip(seen).for_each(|(task, seen)| task.look(seen, is_contended));
 }
 
-/// Between two looks, at least.
+/// Shortest pause between two samples.
 const SHORTEST_PAUSE_MS: u64 = 5;
-/// So many milliseconds are drawn by lot: 10 ms lie between two looks on average.
+/// Range of the random part in milliseconds: two samples are 10 ms apart on average.
 const PAUSES_MS: u64 = 11;
 
 #[cfg(test)]
