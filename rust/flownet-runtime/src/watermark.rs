@@ -91,7 +91,8 @@ impl Generator {
         }
     }
 
-    /// A record of this time is about to be sent on; whether it is to be said before that the stream is idle no more.
+    /// Takes the timestamp of a record that is about to be sent. Returns true if the stream has to be reported as
+    /// active before.
     #[inline]
     pub fn on_record(&mut self, timestamp_ms: i64) -> bool {
         self.latest_ms = self.latest_ms.max(timestamp_ms);
@@ -99,28 +100,28 @@ impl Generator {
         std::mem::take(&mut self.is_idle)
     }
 
-    /// Record the source's promise that no later record is before this time.
+    /// Records the source's promise that no later record is before this time.
     fn bound_from_below(&mut self, time_ms: i64) {
         self.lower_bound_ms = self.lower_bound_ms.max(time_ms);
     }
 
-    /// The watermark that would be told now.
+    /// The watermark that is due now.
     fn due_ms(&self) -> i64 {
         let from_order_ms = match self.watermarks {
             Watermarks::Bounded { delay_ms } => behind(self.latest_ms, delay_ms),
             Watermarks::Unordered => NO_TIMESTAMP,
             Watermarks::Own | Watermarks::Never => return self.told_ms,
         };
-        // A record may be of the bound itself, so the watermark stays one millisecond before it.
+        // A record may have exactly this timestamp, so the watermark stays one millisecond before it.
         self.told_ms.max(from_order_ms).max(behind(self.lower_bound_ms, 0))
     }
 
-    /// When [`on_period`](Self::on_period) is wanted.
+    /// The time at which [`on_period`](Self::on_period) is due.
     pub fn next_ms(&self) -> Option<i64> {
         Some(self.period_ms.unwrap_or(i64::MIN))
     }
 
-    /// Whether it is by now.
+    /// Returns true if `on_period` is due.
     pub fn is_due(&self, now_ms: i64) -> bool {
         // A wall clock that was set back by much does not stop it.
         self.period_ms.is_none_or(|period_ms| period_ms <= now_ms || period_ms - now_ms > PERIOD_MS)

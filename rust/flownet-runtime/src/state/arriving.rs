@@ -1,30 +1,31 @@
-//! What a job goes on with, on its way to disk: as it was kept, gathered until there is enough to be written in order of place.
+//! Gathers the restored state on its way to disk, as it was written, until there is enough to write it in order of
+//! place.
 
 use super::disk::{DiskPlace, StoredKey};
 use crate::snapshot::put_given;
 
-/// So much is gathered, and the entry that goes beyond it.
+/// Bytes to gather, plus the entry that exceeds them.
 const MOST_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
 
-/// Some keys with what was kept of them. Their bytes lie side by side, so that a key costs no allocation.
+/// Some keys with their stored values. Their bytes are contiguous, so a key needs no allocation.
 #[derive(Default)]
 pub(super) struct ArrivingKeys {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
 }
 
-/// Where the place of a key begins among the bytes, where what lies there does, and where that ends.
+/// The positions of a key in the bytes: start of its place, start of its value, and end.
 #[derive(Clone, Copy)]
 struct Entry {
     start: usize,
     kept: usize,
     end: usize,
-    /// Whether something is kept of the key. What is removed was kept by what came before.
+    /// True if the key has a value. False if it was removed after an earlier part had one.
     is_kept: bool,
 }
 
 impl ArrivingKeys {
-    /// Adds what was kept of a key, which was given in this form: the value as it was written, or that there is none any more.
+    /// Adds a key with the form in which it was given, and its value as it was written. `None` if it was removed.
     pub(super) fn add(&mut self, place: DiskPlace<'_>, given: Option<&[u8]>, value: Option<&[u8]>) {
         let start = self.bytes.len();
         place.put(&mut self.bytes);
@@ -37,15 +38,15 @@ impl ArrivingKeys {
         self.entries.push(Entry { start, kept, end: self.bytes.len(), is_kept: value.is_some() });
     }
 
-    /// Whether there is enough.
+    /// Returns true if there is enough to write.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() >= MOST_BYTES
     }
 
-    /// All of them in order of place, with what is to lie there; those of one place in the order in which they came.
+    /// Returns all keys in order of place, with their values. Those of one place stay in order of arrival.
     pub(super) fn in_order(&mut self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         let Self { bytes, entries } = self;
-        // What comes from disk is in order as it is, which the sort finds out.
+        // Keys that come from disk are already in order, which the sort detects.
         entries.sort_by(|one, other| bytes[one.start..one.kept].cmp(&bytes[other.start..other.kept]));
         entries.iter().map(|entry| {
             let kept = entry.is_kept.then(|| &bytes[entry.kept..entry.end]);
@@ -53,7 +54,7 @@ impl ArrivingKeys {
         })
     }
 
-    /// Nothing any more, with room for as much again.
+    /// Removes all keys. The capacity stays.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();

@@ -1,27 +1,28 @@
-//! What of state by key has changed since a snapshot of it, so that the next need not write what an earlier one holds.
+//! Tracks the changes of keyed state since a snapshot, so that the next snapshot need not write state that an earlier
+//! one holds.
 //!
-//! Each key says after how many snapshots it was last touched: no list of these keys is kept, and none is looked up.
-//! Keys that were removed are listed, as long as there is a snapshot to build on. What says so is a [`Stamp`], which also
-//! tells who looks for keys that can leave memory whether the key was touched since he last looked.
+//! Each key stores the number of snapshots before its last touch, so there is no list of touched keys and no look-up in
+//! one. Removed keys are listed while there is a snapshot to build on. The number is stored in a [`Stamp`]. The stamp
+//! also shows the search for idle keys whether the key was touched since the last search.
 //!
 //! # Invariants
-//! - I1: a key that is held and was not touched since a snapshot is as it was in that snapshot.
-//! - I2: a key that was held in a snapshot that may be built on, and no longer is, is listed as removed since.
-//! - I3: the list of the removed is no longer than half of what is held, and a little more.
+//! - I1: a held key that was not touched since a snapshot is as it was in that snapshot.
+//! - I2: a key that was held in a snapshot that may be built on, and is no longer held, is listed as removed since.
+//! - I3: the list of removed keys has at most half as many entries as there are held keys, and a few more.
 
 use crate::key::Key;
 
-/// How many snapshots of changes build on a whole one, at most: each is one more part to read for whoever goes on from it.
+/// Most snapshots of changes that build on a whole one. Each is one more part to read when the job resumes.
 const MOST_IN_A_ROW: u32 = 16;
-/// So many keys may be listed as removed, however few are held.
+/// Number of keys that may be listed as removed, however few are held.
 const FEW: usize = 1024;
 
-/// Which snapshots there were, and what was removed since: `K` says what.
+/// The snapshots so far, and the keys of type `K` that were removed since.
 #[derive(Debug)]
 pub(crate) struct Changes<K = (u32, Key)> {
-    /// Snapshots so far.
+    /// Number of snapshots so far.
     taken: u32,
-    /// Those that may be built on, the oldest first.
+    /// The snapshots that may be built on, the oldest first.
     bases: Vec<Base>,
     removed: Vec<RemovedKeys<K>>,
 }
@@ -36,40 +37,41 @@ impl<K> Default for Changes<K> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     checkpoint_id: u64,
-    /// How many there were before it.
+    /// Number of snapshots before it.
     before: u32,
-    /// How many of changes there are since the last whole one.
+    /// Number of snapshots of changes since the last whole one.
     in_a_row: u32,
-    /// Bytes of that whole one, and of the changes.
+    /// Bytes of that whole snapshot, and of the changes.
     whole_bytes: usize,
     changed_bytes: usize,
 }
 
-/// When a key was last touched.
+/// The last touch of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(u32);
 
 impl Stamp {
     const IS_RECENT: u32 = 1;
 
-    /// After how many snapshots.
+    /// Number of snapshots before the touch.
     #[inline]
     pub(crate) fn taken(self) -> u32 {
         self.0 >> 1
     }
 
-    /// The same, of a key that has just come: it has to be touched once more to stay in memory where others have to leave.
+    /// The same for a key that was just added: it has to be touched once more to stay in memory when others are
+    /// spilled.
     #[inline]
     pub(crate) fn of_new(self) -> Self {
         Self(self.0 & !Self::IS_RECENT)
     }
 
-    /// The same, of a key that was written for a snapshot that is being written, as [`Changes::begin_sweep`] says.
+    /// The same for a key that was written for a pending snapshot, see [`Changes::begin_sweep`].
     pub(crate) fn written(self, taken: u32) -> Self {
         Self(taken << 1 | self.0 & Self::IS_RECENT)
     }
 
-    /// Whether it was touched since this was last asked.
+    /// Returns true if the key was touched since the last call.
     pub(crate) fn take_is_recent(&mut self) -> bool {
         let is_recent = self.0 & Self::IS_RECENT != 0;
         self.0 &= !Self::IS_RECENT;
@@ -78,13 +80,13 @@ impl Stamp {
 }
 
 impl Base {
-    /// Whether a key that was touched after so many snapshots may be otherwise now.
+    /// Returns true if a key that was touched after this number of snapshots may have changed since.
     #[inline]
     pub(crate) fn is_before(&self, touched: u32) -> bool {
         touched >= self.first_behind()
     }
 
-    /// What is touched after so many snapshots, and after more, may be otherwise.
+    /// The least number of snapshots before a touch that may have changed a key.
     pub(crate) fn first_behind(&self) -> u32 {
         self.before + 1
     }
@@ -97,13 +99,13 @@ struct RemovedKeys<K> {
 }
 
 impl<K> Changes<K> {
-    /// Snapshots so far.
+    /// Number of snapshots so far.
     #[inline]
     pub(crate) fn taken(&self) -> u32 {
         self.taken
     }
 
-    /// What to write into a key that is touched now.
+    /// The stamp for a key that is touched now.
     #[inline]
     pub(crate) fn now(&self) -> Stamp {
         Stamp(self.taken << 1 | Stamp::IS_RECENT)
@@ -114,7 +116,7 @@ impl<K> Changes<K> {
         self.bases.first().copied()
     }
 
-    /// A key is held no longer; so many others are.
+    /// Lists a removed key. `held` is the number of other keys.
     #[inline]
     pub(crate) fn on_removed(&mut self, key: impl FnOnce() -> K, held: impl FnOnce() -> usize) {
         if !self.bases.is_empty() {
@@ -131,40 +133,42 @@ impl<K> Changes<K> {
         }
     }
 
-    /// Nothing may be built on what there was.
+    /// Marks all earlier snapshots as not to be built on.
     pub(crate) fn forget(&mut self) {
         self.bases = Vec::new();
         self.removed = Vec::new();
     }
 
-    /// The snapshot of a checkpoint, if the next may hold just what has changed since.
+    /// Returns the snapshot of a checkpoint, if the next one may hold only the changes since.
     pub(crate) fn base(&self, checkpoint_id: u64) -> Option<Base> {
         let base = self.bases.iter().find(|base| base.checkpoint_id == checkpoint_id)?;
         (base.in_a_row < MOST_IN_A_ROW && base.changed_bytes <= base.whole_bytes).then_some(*base)
     }
 
-    /// Keys removed since; some may be held again.
+    /// Returns the keys removed since. Some may be held again.
     pub(crate) fn removed_since(&self, base: Base) -> impl Iterator<Item = &K> {
         let first = self.removed.partition_point(|removed| !base.is_before(removed.after));
         self.removed[first..].iter().map(|removed| &removed.key)
     }
 
-    /// The next snapshot is written while the task goes on. Says after how many there were what it is to have was last touched,
-    /// at most. Keys that are written say one more, which is before the snapshot, and those that are touched then more than that.
+    /// Starts a snapshot that is written while the task continues. Returns the highest number of snapshots before the
+    /// last touch of its keys. Keys that are written get that number plus one, which is still before the snapshot. Keys
+    /// that are touched meanwhile get a greater number.
     pub(crate) fn begin_sweep(&mut self) -> u32 {
         self.taken += 1;
         self.taken - 1
     }
 
-    /// So many bytes more were written for a snapshot.
+    /// Counts bytes that were written for a snapshot.
     pub(crate) fn on_written(&mut self, checkpoint_id: u64, bytes: usize) {
-        // None: nothing may be built on it.
+        // If it is not listed, nothing builds on it.
         let Some(base) = self.bases.iter_mut().find(|base| base.checkpoint_id == checkpoint_id) else { return };
         let written = if base.in_a_row == 0 { &mut base.whole_bytes } else { &mut base.changed_bytes };
         *written += bytes;
     }
 
-    /// A snapshot was taken: of what changed since `base`, or whole. What is older than `complete` is not built on again.
+    /// Reports a snapshot: of the changes since `base`, or whole. Snapshots older than `complete` are not built on
+    /// again.
     pub(crate) fn on_taken(&mut self, checkpoint_id: u64, complete: Option<u64>, base: Option<Base>, bytes: usize) {
         let taken = match base {
             Some(Base { in_a_row, whole_bytes, changed_bytes, .. }) => {

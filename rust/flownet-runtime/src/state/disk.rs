@@ -1,14 +1,17 @@
-//! The part of a state by key that has no room in memory: a B-tree in a file of its own.
+//! The part of a keyed state that does not fit in memory: a B-tree in its own file.
 //!
-//! Keys lie by key group, of windows first by slice of time, each with when it was last touched and with what a snapshot says of it, so that snapshots copy it.
-//! A second table lists keys by when they were touched, so that snapshots of changes need not pass all the others.
+//! Keys are ordered by key group, and those of windows by time slice first. Each is stored with the number of its last
+//! touch and with its encoding in snapshots, so that snapshots copy it. A second table lists keys by their last touch,
+//! so that snapshots of changes need not read all other keys.
 //!
 //! # Invariants
-//! - D1: the file has no name: what a process leaves behind when it dies, the system takes back. Nothing is synced: what is
-//!   to survive is in checkpoints.
-//! - D2: what lies here of a key that is held in memory, or that is listed as removed, is out of date, and nobody sees it.
-//! - D3: `only_here` is the number of keys that lie here and are not out of date.
-//! - D4: each key that was touched after the oldest snapshot that may be built on, and is not out of date, is in the list.
+//! - D1: the file has no name, so the system removes it when the process dies. Nothing is synced: checkpoints hold the
+//!   state that has to survive.
+//! - D2: the value here of a key that is held in memory, or that is listed as removed, is out of date and is never
+//!   read.
+//! - D3: `only_here` is the number of keys here that are not out of date.
+//! - D4: each key that was touched after the oldest snapshot that may be built on, and is not out of date, is in the
+//!   list.
 
 use std::fs::File;
 use std::io;
@@ -33,16 +36,16 @@ use crate::error::TaskError;
 use crate::key::Key;
 use crate::varint::take_varint;
 
-/// By place.
+/// Values by place.
 const VALUES: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("values");
-/// By how many snapshots there were, and place.
+/// Keys by the number of snapshots before their last touch, and place.
 const TOUCHED: TableDefinition<'static, &[u8], ()> = TableDefinition::new("touched");
-/// So many keys may wait to be deleted.
+/// Most keys that may wait to be deleted.
 const MOST_REMOVED: usize = 4096;
-/// The least memory for pages of the file.
+/// Least memory for pages of the file.
 const LEAST_CACHE_BYTES: usize = 256 << 10;
 
-/// State that has no room in memory cannot be kept on disk.
+/// State that does not fit in memory cannot be stored on disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "state '{state}' of '{task}' (subtask {} of {parallelism}) cannot be kept on disk in folder '{folder}', where it has \
@@ -54,22 +57,22 @@ pub struct DiskStateError {
     pub task: String,
     /// Index of its subtask, from 0.
     pub subtask: u32,
-    /// Subtasks of the task.
+    /// Number of subtasks of the task.
     pub parallelism: u32,
-    /// The state.
+    /// Name of the state.
     pub state: String,
-    /// Where its file is.
+    /// Folder of its file.
     pub folder: PathBuf,
     /// Bytes of the file.
     pub disk_bytes: u64,
-    /// Keys that lie there and not in memory.
+    /// Keys that are on disk and not in memory.
     pub keys: u64,
-    /// What the system said.
+    /// The error of the system.
     pub reason: String,
 }
 
 impl DiskStateError {
-    /// Of a state that has nothing on disk yet, and no reason.
+    /// An error without a reason, for a state without keys on disk.
     pub(crate) fn of(state: &str, folder: Option<&Path>, cx: &TaskContext) -> Self {
         Self {
             task: cx.task_name.clone(),
@@ -84,51 +87,51 @@ impl DiskStateError {
     }
 }
 
-/// A file of D1 in a folder, which is made where it is not there.
+/// Creates a file as in D1 in a folder, and the folder if it does not exist.
 pub(crate) fn unnamed_file(folder: &Path) -> io::Result<File> {
     std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder))
 }
 
-/// What lies on disk of one state of a subtask.
+/// The on-disk part of one state of a subtask.
 pub(crate) struct Disk {
     about: DiskStateError,
-    /// Whether what lies here is of slices of time.
+    /// True if keys are ordered by time slice first.
     is_sliced: bool,
     file: Arc<File>,
     cache_bytes: usize,
-    /// Made when there is something to write.
+    /// Created by the first write.
     store: Option<Store>,
     only_here: usize,
-    /// Of the keys that were ever taken in, a bit for each byte that one began with.
+    /// One bit for each byte that any key ever stored here began with.
     first_bytes: [u64; 4],
-    /// So many values were taken in, of so many bytes: what one takes.
+    /// Number of values ever stored here, and their total bytes, for the average size.
     taken_in: (usize, usize),
-    /// Keys that lie here and are held nowhere, with their hashes.
+    /// Keys that are stored here but have been removed, with their hashes.
     removed: HashTable<(u32, Key)>,
     /// Slices that begin before this are to be deleted.
     begin_ms: i64,
-    /// Where a key lies, to be looked up.
+    /// Scratch buffer for the place of a key to look up.
     place: Vec<u8>,
 }
 
-/// A key on its way to disk, with what is to be read back.
+/// A key on its way to disk, with its encoded value.
 pub(super) struct SpilledKey {
     /// From [`DiskPlace::to_bytes`].
     pub(super) place: Vec<u8>,
-    /// After how many snapshots it was last touched.
+    /// Number of snapshots before its last touch.
     pub(super) taken: u32,
-    /// The form that the key was given in, and the value, as snapshots have them.
+    /// The form in which the key was given, and the value, encoded as in snapshots.
     pub(super) kept: Vec<u8>,
 }
 
-/// Where something lies.
+/// The place of a key in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskPlace<'a> {
-    /// When the slice of time begins that it is of, where there are any.
+    /// Start of its time slice, if the state has slices.
     pub(crate) slice_ms: Option<i64>,
     pub(crate) group: KeyGroup,
     pub(crate) key: &'a [u8],
-    /// Of the key.
+    /// Hash of the key.
     pub(crate) hash: u32,
 }
 
@@ -139,7 +142,7 @@ impl<'a> DiskPlace<'a> {
         bytes
     }
 
-    /// Where it lies among what is of its slice.
+    /// Returns its place within its slice.
     pub(crate) fn in_slice(self) -> Vec<u8> {
         Self { slice_ms: None, ..self }.to_bytes()
     }
@@ -150,7 +153,7 @@ impl<'a> DiskPlace<'a> {
         out.extend_from_slice(self.key);
     }
 
-    /// Reads back what `put` wrote.
+    /// Decodes a place that `put` wrote.
     pub(crate) fn of(bytes: &'a [u8], is_sliced: bool) -> Option<Self> {
         let (slice_ms, bytes) = if is_sliced {
             let (slice, rest) = bytes.split_first_chunk()?;
@@ -164,27 +167,27 @@ impl<'a> DiskPlace<'a> {
     }
 }
 
-/// So many bytes of a place say the slice, and the key group.
+/// Bytes of a place for the slice, and for the key group.
 const SLICE_BYTES: usize = size_of::<i64>();
 const GROUP_BYTES: usize = size_of::<u16>();
-/// Turned over, slices before 1970 come first.
+/// Inverted, so that slices before 1970 sort first.
 const SIGN: u64 = 1 << 63;
 
-/// What the places of a slice begin with, in order of time.
+/// The prefix of all places of a slice, in order of time.
 fn slice_bytes(slice_ms: i64) -> [u8; SLICE_BYTES] {
     (slice_ms.cast_unsigned() ^ SIGN).to_be_bytes()
 }
 
-/// What lies here of a key.
+/// The stored value of a key.
 pub(crate) struct StoredKey<'a> {
-    /// After how many snapshots it was last touched.
+    /// Number of snapshots before its last touch.
     taken: u32,
-    /// The form that the key was given in, with its length, and the value: as snapshots have them.
+    /// The form in which the key was given, with its length, and the value, encoded as in snapshots.
     kept: &'a [u8],
 }
 
 impl<'a> StoredKey<'a> {
-    /// Begins what is to lie here of a key that was last touched after so many snapshots; what was kept follows.
+    /// Encodes the header of a stored value. The kept bytes follow.
     pub(super) fn put(taken: u32, out: &mut Vec<u8>) {
         out.extend(taken.to_be_bytes());
     }
@@ -194,17 +197,17 @@ impl<'a> StoredKey<'a> {
         Some(Self { taken: u32::from_be_bytes(*taken), kept })
     }
 
-    /// After how many snapshots it was last touched.
+    /// Number of snapshots before its last touch.
     pub(super) fn taken(&self) -> u32 {
         self.taken
     }
 
-    /// All that was kept of it, as [`SpilledKey::kept`] says.
+    /// Returns the kept bytes, see [`SpilledKey::kept`].
     pub(super) fn kept(&self) -> &'a [u8] {
         self.kept
     }
 
-    /// The same in two.
+    /// Returns the given form and the value separately.
     pub(super) fn written(&self) -> Option<(&'a [u8], &'a [u8])> {
         let (more, rest) = take_varint(self.kept).ok()?;
         let given = usize::try_from(more.saturating_sub(1)).ok()?;
@@ -213,7 +216,7 @@ impl<'a> StoredKey<'a> {
 }
 
 impl Disk {
-    /// Nothing yet, in a file in this folder.
+    /// An empty state, in a file in this folder.
     pub(super) fn new(
         (state, is_sliced): (&str, bool),
         folder: Option<&Path>,
@@ -247,13 +250,13 @@ impl Disk {
         })
     }
 
-    /// Keys that lie here and are not out of date.
+    /// Number of keys here that are not out of date.
     pub(super) fn only_here(&self) -> usize {
         self.only_here
     }
 
-    /// Takes in what leaves memory, in order of place, and deletes what was removed. `oldest` is the oldest snapshot that may
-    /// be built on.
+    /// Stores keys that leave memory, in order of place, and deletes removed keys. `oldest` is the oldest snapshot that
+    /// may be built on.
     pub(super) fn take_in(&mut self, leaving: &[SpilledKey], oldest: Option<Base>) -> Result<(), TaskError> {
         let written = self.write(leaving, oldest);
         written.map_err(|error| self.failed(&error))?;
@@ -264,7 +267,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes note of a key that came to lie here, with so many bytes.
+    /// Counts a stored key of this size.
     fn note(&mut self, place: &[u8], bytes: usize) {
         let before_key = if self.is_sliced { SLICE_BYTES + GROUP_BYTES } else { GROUP_BYTES };
         let first = place.get(before_key).copied().unwrap_or_default();
@@ -272,8 +275,8 @@ impl Disk {
         self.taken_in = (self.taken_in.0 + 1, self.taken_in.1 + place.len() + bytes);
     }
 
-    /// Puts down what a job goes on with, before there is anything else to do with it: of these keys none is held. What came
-    /// before of a key is replaced. `on_new` is told of each place where nothing lay.
+    /// Stores the keys that a job restores, before any other use. None of them is held in memory. A later value of a
+    /// key replaces the earlier one. Calls `on_new` for each place that was empty.
     pub(super) fn put_down(
         &mut self,
         arriving: &mut ArrivingKeys,
@@ -297,7 +300,8 @@ impl Disk {
         Ok(())
     }
 
-    /// What lies here now, to be read while this goes on. None where everything that lies here is out of date.
+    /// Returns a view of the current keys, to be read while the task continues. `None` if all keys here are out of
+    /// date.
     pub(super) fn view(
         &mut self,
         range: KeyGroupRange,
@@ -323,7 +327,7 @@ impl Disk {
         Ok(Some(OnDisk { piece, bytes: keys * (bytes / values.max(1)), first_bytes: self.first_bytes }))
     }
 
-    /// Slices up to the one that begins then are gone, with so many keys that lay here and are held nowhere.
+    /// Marks slices up to the one that begins then as deleted. `keys` is the number of their keys that were only here.
     pub(crate) fn forget_slice(&mut self, slice_ms: i64, keys: usize) {
         self.only_here -= keys;
         self.begin_ms = self.begin_ms.max(slice_ms.saturating_add(1));
@@ -340,7 +344,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What lies here of a key that is not held in memory. Where it is found it is held there from now on.
+    /// Reads a key that is not held in memory. The caller holds it from now on.
     pub(super) fn give_back<T>(
         &mut self,
         place: DiskPlace<'_>,
@@ -366,7 +370,7 @@ impl Disk {
         }
     }
 
-    /// What lies here of a key that is not held in memory, and goes on to lie here.
+    /// Reads a key that is not held in memory. It stays here.
     pub(super) fn look_up<T>(
         &self,
         place: DiskPlace<'_>,
@@ -377,15 +381,15 @@ impl Disk {
         found.map(|found| read(StoredKey::of(found.value()).ok_or_else(|| self.damaged())?)).transpose()
     }
 
-    /// A key that is not held in memory is to be there no more. Whether it lies here: then it is
-    /// [removed](Self::on_removed) next.
+    /// Removes a key that is not held in memory. Returns true if it was here: call [`on_removed`](Self::on_removed)
+    /// next.
     pub(crate) fn forget(&mut self, key: DiskPlace<'_>) -> Result<bool, TaskError> {
         let lies_here = self.only_here > 0 && self.has(key)?;
         self.only_here -= usize::from(lies_here);
         Ok(lies_here)
     }
 
-    /// A key is held no longer, and what lies here of it counts no more.
+    /// A key was removed from memory, so its value here is out of date.
     pub(super) fn on_removed(&mut self, place: DiskPlace<'_>, oldest: Option<Base>) -> Result<(), TaskError> {
         if self.store.is_none() {
             return Ok(());
@@ -403,15 +407,16 @@ impl Disk {
         self.removed.find(spread(hash), |(other, removed)| *other == hash && removed.is(place)).is_some()
     }
 
-    /// So many keys at most lie here that were touched since the oldest snapshot that may be built on.
+    /// Upper bound of the keys here that were touched since the oldest snapshot that may be built on.
     pub(super) fn most_touched(&self) -> Result<usize, TaskError> {
         let Some(store) = &self.store else { return Ok(0) };
         let listed = store.touched.len().map_err(|error| self.failed(&error.into()))?;
         Ok(usize::try_from(listed).unwrap_or(usize::MAX))
     }
 
-    /// Everything that lies here and is not out of date, by key group: what was touched since `base`, or all of it. With each
-    /// key comes the form that it was given in, as snapshots have it, and the value. `is_held` says what memory holds.
+    /// Visits all keys here that are not out of date, by key group: those touched since `base`, or all. Each comes with
+    /// the form in which it was given, encoded as in snapshots, and the value. `is_held` returns true for keys in
+    /// memory.
     pub(super) fn each(
         &self,
         base: Option<Base>,
@@ -452,7 +457,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Everything that lies here of a slice of time, out of date or not, by key group.
+    /// Returns all keys of a time slice, out of date or not, by key group.
     pub(crate) fn of_slice(&self, slice_ms: i64) -> Result<OfSlice<'_>, TaskError> {
         let (first, behind) = (slice_bytes(slice_ms), slice_ms.checked_add(1).map(slice_bytes));
         let entries = self.store.as_ref().map(|store| match &behind {
@@ -462,7 +467,7 @@ impl Disk {
         Ok(OfSlice { disk: self, entries: entries.transpose().map_err(|error| self.failed(&error.into()))? })
     }
 
-    /// Whether a key lies here that memory does not hold.
+    /// Returns true if a key is here that memory does not hold.
     pub(super) fn has(&self, place: DiskPlace<'_>) -> Result<bool, TaskError> {
         let Some(store) = &self.store else { return Ok(false) };
         let bytes = place.to_bytes();
@@ -472,7 +477,7 @@ impl Disk {
         Ok(store.values.get(&*bytes).map_err(|error| self.failed(&error.into()))?.is_some())
     }
 
-    /// The error of a file that says something else than was written.
+    /// The error of a file with other contents than were written.
     #[cold]
     pub(super) fn damaged(&self) -> TaskError {
         self.error("the file was changed by somebody else".to_owned())
@@ -492,14 +497,14 @@ impl Disk {
     }
 }
 
-/// What lies on disk of one slice of time.
+/// The keys of one time slice on disk.
 pub(crate) struct OfSlice<'a> {
     disk: &'a Disk,
     entries: Option<FullRange>,
 }
 
 impl OfSlice<'_> {
-    /// The next one, looked at by `look`.
+    /// Returns the next key, as read by `look`.
     pub(crate) fn next<T>(
         &mut self,
         look: impl FnOnce(DiskPlace<'_>, StoredKey<'_>) -> Result<T, TaskError>,
@@ -512,24 +517,24 @@ impl OfSlice<'_> {
     }
 }
 
-/// The file, and both tables as they were written last.
+/// The file, and both tables as of the last write.
 struct Store {
     values: ReadOnlyTable<&'static [u8], &'static [u8]>,
     touched: ReadOnlyTable<&'static [u8], ()>,
-    /// The list has none of before.
+    /// `touched` has no entries before this number.
     listed_from: u32,
     /// Slices that began before this are deleted.
     begin_ms: i64,
     database: Arc<Database>,
 }
 
-/// What a place becomes where there is a key more, or one less.
+/// A place that gains or loses a key.
 enum PlaceChange {
     New,
     Gone,
 }
 
-/// The store, made when there is something to write.
+/// Returns the store, and creates it for the first write.
 fn opened<'a>(
     store: &'a mut Option<Store>,
     file: &Arc<File>,
@@ -552,7 +557,7 @@ impl Store {
         Ok(Self { values, touched, listed_from: 0, begin_ms: i64::MIN, database: Arc::new(database) })
     }
 
-    /// All that there is, or what was touched since `base`, as it is now.
+    /// Returns the current entries: all, or those touched since `base`.
     fn entries(&self, base: Option<Base>) -> Result<Entries, redb::Error> {
         let (values, touched) = read(&self.database)?;
         Ok(match base {
@@ -587,7 +592,7 @@ impl Store {
                 bytes.extend_from_slice(kept);
                 values.insert(&**place, &*bytes)?;
             }
-            // Without a snapshot to build on the next is of all there is.
+            // Without a snapshot to build on, the next one contains all keys, so the list is not needed.
             let from = oldest.map_or(u32::MAX, |oldest| oldest.first_behind());
             if from != self.listed_from {
                 transaction.open_table(TOUCHED)?.retain_in(..&from.to_be_bytes()[..], |_, ()| false)?;
@@ -606,7 +611,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes what a job goes on with, none of which is listed as touched.
+    /// Writes restored keys, none of which is listed as touched.
     fn put_down(
         &mut self,
         arriving: &mut ArrivingKeys,
@@ -616,7 +621,7 @@ impl Store {
         {
             let mut values = transaction.open_table(VALUES)?;
             let mut entries = arriving.in_order().peekable();
-            // As long as nothing lies between them they are put one behind the other, leaf by leaf.
+            // While no stored key is between them, the cursor appends them leaf by leaf.
             if let Some((first, _)) = entries.peek() {
                 let mut cursor = values.upper_bound_mut(Bound::Excluded(*first))?;
                 while let Some((place, Some(kept))) = entries.peek() {
@@ -654,7 +659,7 @@ fn read(database: &Database) -> Result<Tables, redb::Error> {
     Ok((transaction.open_table(VALUES)?, transaction.open_table(TOUCHED)?))
 }
 
-/// A file that nobody else can open, and that nobody reads after this process.
+/// A file that no other process can open, and that is not read after this process.
 #[derive(Debug)]
 struct UnnamedFile(Arc<File>);
 

@@ -1,12 +1,12 @@
-//! State by key that may be larger than memory: what was touched lately is held as it is used, the rest lies on disk, encoded
-//! as in a snapshot.
+//! Keyed state that may be larger than memory. Recently used keys are held decoded in memory, the others are on disk,
+//! encoded as in a snapshot.
 //!
 //! # Invariants
-//! - L1: a key is held, or lies on disk, or is not there; where it is both held and on disk, what is held counts.
-//! - L2: what is touched is held, so it is changed in memory and nowhere else.
-//! - L3: behind [`make_room`](LargeState::make_room) no more keys are held than there is room for, one at least.
-//! - L4: a snapshot is written while the task goes on only where nothing lies on disk, and one at a time; no key is touched
-//!   or removed that it awaits.
+//! - L1: a key is held in memory, or on disk, or absent. If it is in both places, the held value is valid.
+//! - L2: a touched key is held, so values change only in memory.
+//! - L3: after [`make_room`](LargeState::make_room), no more keys are held than there is room for, but at least one.
+//! - L4: a snapshot is written while the task continues only if nothing is on disk, and only one at a time. A key that
+//!   the snapshot still needs is neither touched nor removed before it is saved.
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,13 @@ use crate::key::Key;
 use crate::operator::KeyedRecord;
 use crate::snapshot::{Input, IsOver};
 
-/// How the values of a state are written and read.
+/// Encodes and decodes the values of a state.
 pub trait Values<V> {
-    /// Appends what is kept for a key. `key` decodes to it, for errors.
+    /// Encodes the value of a key. `key` decodes to the key, for errors.
     fn write(&self, key: &[u8], value: &V, out: &mut Vec<u8>) -> Result<(), TaskError>;
 
-    /// Looks at values that are [written](Self::write) next, one after the other. Whoever keeps what lies elsewhere in memory
-    /// has it come from there for all of them at once, instead of waiting for each.
+    /// Observes values that are [written](Self::write) next, one after the other. Implementations whose values refer to
+    /// other memory load it here for all values at once, instead of waiting for each.
     fn look_at<'v>(&self, values: impl Iterator<Item = &'v V> + Clone)
     where
         V: 'v,
@@ -38,26 +38,26 @@ pub trait Values<V> {
         let _ = values;
     }
 
-    /// Reads back what [`write`](Self::write) wrote, and no more.
+    /// Decodes a value that [`write`](Self::write) wrote, and reads no further.
     fn read(&self, input: &mut Input<'_>) -> Result<V, TaskError>;
 
-    /// Goes past what [`read`](Self::read) would read, to where that ends. Whoever finds out without making anything of it
-    /// says how: what lies on disk is not read before it is needed.
+    /// Skips the bytes that [`read`](Self::read) would read. Implement it if the end can be found without building the
+    /// value, because values on disk are not decoded before they are needed.
     fn pass(&self, input: &mut Input<'_>) -> Result<(), TaskError> {
         self.read(input).map(drop)
     }
 
-    /// Bytes of memory, about, that a value takes beside its place in the table, which takes so many when written.
+    /// Estimates the memory of a value in addition to its table entry, from its encoded size.
     fn resident_bytes(&self, written: usize) -> usize {
         OBJECT_BYTES + RESIDENT_PER_WRITTEN * written
     }
 }
 
-/// One value a key, for the keys of one subtask.
+/// One value per key, for the keys of one subtask.
 pub struct LargeState<V> {
     held: KeyedState<KeyEntry<V>>,
     spill: Option<Box<Spill>>,
-    /// The last snapshot, as long as it is being written.
+    /// The last snapshot, while it is being written.
     sweep: Option<Box<Sweep<V>>>,
 }
 
@@ -67,18 +67,18 @@ impl<V> LargeState<V> {
         Self { held: KeyedState::new(range), spill: None, sweep: None }
     }
 
-    /// Lets what has no room in memory lie where the job says. `name` is that of the state, for errors.
+    /// Lets keys that do not fit in memory go to the disk that the job configures. `name` names the state in errors.
     ///
     /// # Errors
-    /// There can be no file in the folder for it.
+    /// The file cannot be created in its folder.
     pub fn open(&mut self, name: &str, cx: &TaskContext) -> Result<(), TaskError> {
         self.open_in(name, Room::All, cx)
     }
 
-    /// The same for who keeps timers, too: they have a part of the memory.
+    /// The same for operators with timers, which get a part of the memory.
     ///
     /// # Errors
-    /// There can be no file in the folder for it.
+    /// The file cannot be created in its folder.
     pub fn open_beside_timers(&mut self, name: &str, cx: &TaskContext) -> Result<(), TaskError> {
         self.open_in(name, Room::BesideTimers, cx)
     }
@@ -88,7 +88,7 @@ impl<V> LargeState<V> {
         Ok(())
     }
 
-    /// What is kept for the key of the record, made by `default` if there is nothing.
+    /// Returns the value of the record's key, and creates it with `default` if there is none.
     #[inline]
     pub fn get_or_insert_with(
         &mut self,
@@ -110,7 +110,7 @@ impl<V> LargeState<V> {
         })
     }
 
-    /// What is kept for a key, to change.
+    /// Returns the value of a key, for changes.
     pub fn get_mut(
         &mut self,
         key: &[u8],
@@ -129,7 +129,7 @@ impl<V> LargeState<V> {
         Ok(self.held.get_mut(key, hash))
     }
 
-    /// The same of a key that is in memory. None: it may lie on disk, or is to be written before it is touched.
+    /// The same for a key in memory. `None` if it may be on disk, or if a snapshot has to save it first.
     #[inline]
     pub fn get_held_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut KeyEntry<V>> {
         if self.sweep.is_some() {
@@ -138,8 +138,9 @@ impl<V> LargeState<V> {
         self.held.get_mut(key, hash)
     }
 
-    /// Takes up what was kept of a key that the job goes on with, or that nothing was any more: what came before is replaced.
-    /// As long as there is room it is read, and then it goes to disk as it was written, until [the end](Self::end_taking_up).
+    /// Restores the value of a key, or removes it if `value` is `None`. This replaces an earlier value. The value is
+    /// decoded while there is room. After that it goes to disk as it was written, until
+    /// [`end_taking_up`](Self::end_taking_up).
     pub(crate) fn take_up(
         &mut self,
         record: &KeyedRecord<'_>,
@@ -161,12 +162,12 @@ impl<V> LargeState<V> {
         Ok(())
     }
 
-    /// All that the job goes on with was taken up.
+    /// Ends the restore.
     pub(crate) fn end_taking_up(&mut self) -> Result<(), TaskError> {
         self.spill.as_mut().map_or(Ok(()), |spill| spill.end_putting_down(&mut |_| ()))
     }
 
-    /// Keeps this for a key.
+    /// Sets the value of a key.
     pub fn put(&mut self, key: &[u8], hash: u32, kept: KeyEntry<V>, values: &impl Values<V>) -> Result<(), TaskError> {
         match self.get_mut(key, hash, values)? {
             Some(held) => *held = kept,
@@ -175,12 +176,12 @@ impl<V> LargeState<V> {
         self.make_room(values)
     }
 
-    /// The same for a key of which nothing is kept, as [`get_mut`](Self::get_mut) said.
+    /// The same for a key without a value, as [`get_mut`](Self::get_mut) has shown.
     pub fn insert_new(&mut self, key: &[u8], hash: u32, kept: KeyEntry<V>) -> Result<(), TaskError> {
         Ok(self.held.insert(key, hash, kept).map(drop)?)
     }
 
-    /// Forgets a key. One that lies on disk is looked up there, and its value is not read.
+    /// Removes a key. A key on disk is looked up there, without decoding its value.
     pub fn remove(&mut self, key: &[u8], hash: u32) -> Result<(), TaskError> {
         let removed = self.held.take(key, hash);
         let was_held = removed.is_some();
@@ -199,7 +200,8 @@ impl<V> LargeState<V> {
         spill.disk.on_removed(place, self.held.changes().oldest())
     }
 
-    /// Writes to disk what has no room in memory. To be called between two keys, as often as many may have come.
+    /// Writes keys that do not fit in memory to disk. Call it between two keys, after a number of keys may have been
+    /// added.
     #[inline]
     pub fn make_room(&mut self, values: &impl Values<V>) -> Result<(), TaskError> {
         match &mut self.spill {
@@ -208,7 +210,7 @@ impl<V> LargeState<V> {
         }
     }
 
-    /// The same at the end of a batch: from time to time it looks whether what is held has grown.
+    /// The same at the end of a batch. From time to time it measures whether the held values have grown.
     #[inline]
     pub fn end_batch(&mut self, values: &impl Values<V>) -> Result<(), TaskError> {
         if self.spill.is_some() { self.look_at_times(values) } else { Ok(()) }
@@ -220,27 +222,27 @@ impl<V> LargeState<V> {
         if spill.has_come_round() { spill.look(&mut self.held, values) } else { self.make_room(values) }
     }
 
-    /// Keys that are kept.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.held.len() + self.on_disk()
     }
 
-    /// Whether no key is kept.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Keys of these that lie on disk.
+    /// Number of keys that are only on disk.
     pub fn on_disk(&self) -> usize {
         self.spill.as_ref().map_or(0, |spill| spill.disk.only_here())
     }
 
-    /// The key groups owned.
+    /// The key groups of the subtask.
     pub fn range(&self) -> KeyGroupRange {
         self.held.range()
     }
 
-    /// Every key with what is kept for it, in no particular order.
+    /// Visits every key and value, in no particular order.
     pub fn each(
         &self,
         values: &impl Values<V>,
@@ -253,35 +255,36 @@ impl<V> LargeState<V> {
         })
     }
 
-    /// What is held in memory.
+    /// The keys held in memory.
     pub(crate) fn held(&self) -> &KeyedState<KeyEntry<V>> {
         &self.held
     }
 
-    /// What has changed since snapshots, to be told of one.
+    /// The changes since snapshots, to report a snapshot to.
     pub(crate) fn changes_mut(&mut self) -> &mut Changes {
         self.held.changes_mut()
     }
 
-    /// Begins to write for this checkpoint, which is taken now, all keys, or those that were touched since `base`: so many.
+    /// Starts to write the snapshot of this checkpoint, which is taken now: all keys, or those touched since `base`.
+    /// `keys` is their number.
     pub(crate) fn begin_to_write(&mut self, checkpoint_id: u64, base: Option<Base>, keys: usize) {
         self.sweep = Some(Box::new(Sweep::new(checkpoint_id, base, keys, &mut self.held)));
     }
 
-    /// Whether it is being written.
+    /// Returns true while a snapshot is being written.
     #[inline]
     pub fn is_writing(&self) -> bool {
         self.sweep.is_some()
     }
 
-    /// Writes on, until all is written or `is_over` says that it is enough for now. None: there is more.
+    /// Continues to write, until all is written or `is_over` ends this turn. Returns `None` if more is left.
     pub(crate) fn write_on(
         &mut self,
         values: &impl Values<V>,
         is_over: IsOver<'_>,
     ) -> Result<Option<SweepResult>, TaskError> {
         let Some(mut sweep) = self.sweep.take() else { return Ok(None) };
-        // One that fails is given up.
+        // A failed sweep is dropped.
         if !sweep.go_on(&mut self.held, values, is_over)? {
             self.sweep = Some(sweep);
             return Ok(None);
@@ -292,14 +295,14 @@ impl<V> LargeState<V> {
         Ok(Some(swept))
     }
 
-    /// The checkpoint will never stand: what is not yet written for it need not be.
+    /// The checkpoint will never complete: the rest of it need not be written.
     pub fn abort(&mut self, checkpoint_id: u64) {
         self.sweep.take_if(|sweep| sweep.checkpoint_id() == checkpoint_id);
     }
 
-    /// What has changed since `base`, if that is no more than half of the keys, or all of it.
+    /// Returns the changes since `base` if they affect at most half of the keys, else all keys.
     pub(crate) fn since(&mut self, base: Option<Base>) -> Result<WrittenRange<'_, V>, TaskError> {
-        // Of a checkpoint that will never stand: there is one at a time.
+        // The pending sweep belongs to a checkpoint that will never complete, because there is one at a time.
         self.sweep = None;
         let Self { held, spill, .. } = self;
         let changed = base.and_then(|base| Some((base, few_touched_since(held, spill.as_deref(), base)?)));
@@ -315,7 +318,7 @@ impl<V> LargeState<V> {
     }
 }
 
-/// Writes a key that is about to be touched, if it is awaited.
+/// Saves a key that is about to be touched, if the snapshot still needs it.
 #[cold]
 fn save<V>(
     sweep: &mut Sweep<V>,
@@ -328,28 +331,28 @@ fn save<V>(
     }
 }
 
-/// Keys that were touched, with their key groups.
+/// Touched keys, with their key groups.
 type TouchedKeys<'a, V> = Vec<(KeyGroup, &'a Slot<KeyEntry<V>>)>;
 
-/// What of state is written.
+/// The part of the state that a snapshot writes.
 pub(crate) struct WrittenRange<'a, V> {
-    /// The snapshot that it is written upon, as what has changed since.
+    /// The snapshot that it builds on, if it contains changes only.
     pub(crate) base: Option<Base>,
-    /// What is held in memory.
+    /// The keys held in memory.
     pub(crate) held: &'a KeyedState<KeyEntry<V>>,
-    /// That of it which was touched; none where all of it is written.
+    /// The touched keys among them; `None` if all keys are written.
     pub(crate) touched: Option<TouchedKeys<'a, V>>,
-    /// What lies on disk now, to be read while the task goes on: all, or what was touched. What is held has to be put upon it.
-    /// None where that is all there is.
+    /// A view of the keys on disk, to be read while the task continues: all of them, or the touched ones. Held values
+    /// replace those on disk. `None` if nothing is on disk.
     pub(crate) on_disk: Option<OnDisk>,
-    /// Hashes and keys of what was removed, and is not kept.
+    /// Hashes and keys that were removed and have no value.
     pub(crate) removed: Vec<(u32, &'a [u8])>,
-    /// Whether it is so much that it may be [written](LargeState::begin_to_write) while the task goes on. What is held where
-    /// the rest lies on disk is written at once: it is to follow that.
+    /// True if it is large enough to be [written](LargeState::begin_to_write) while the task continues. If part of the
+    /// state is on disk, the held keys are written at once, because they have to follow it.
     pub(crate) is_many: bool,
 }
 
-/// What is held of no more than half of the keys, which were touched since; none if they are more.
+/// Returns the held keys that were touched since `base`, or `None` if more than half of all keys were touched.
 fn few_touched_since<'a, V>(
     held: &'a KeyedState<KeyEntry<V>>,
     spill: Option<&Spill>,
@@ -362,7 +365,7 @@ fn few_touched_since<'a, V>(
     spill.is_none_or(|spill| spill.are_few_since(base, &is_held, is_few)).then_some(touched)
 }
 
-/// Hashes and keys of what was removed since, and is not kept.
+/// Hashes and keys that were removed since `base` and have no value.
 fn removed_since<'a, V>(
     held: &'a KeyedState<KeyEntry<V>>,
     spill: Option<&Spill>,
@@ -414,8 +417,7 @@ impl<V> Resident<V> for KeyedState<KeyEntry<V>> {
     }
 }
 
-/// An object of an interpreter takes so much even if it is written as a byte or two.
+/// An object of an interpreter takes at least this, even if its encoding is a byte or two.
 const OBJECT_BYTES: usize = 32;
-/// Values take about so many bytes of memory for each byte that is written for them: small numbers and short text more,
-/// long text less.
+/// Approximate bytes of memory per encoded byte: more for small numbers and short strings, less for long strings.
 pub const RESIDENT_PER_WRITTEN: usize = 8;

@@ -1,11 +1,11 @@
-//! Keyed state: one value a key, kept by key group so that it can move between subtasks later.
+//! Keyed state: one value per key, stored by key group so that it can move between subtasks.
 //!
 //! # Invariants
-//! - I1: every key held belongs to the subtask's key groups; a key that does not is refused, never stored.
+//! - I1: every key held belongs to the subtask's key groups. Any other key is refused and never stored.
 //! - I2: `len` is the number of keys over all groups.
 //!
-//! What changed from one snapshot to another is in `state/changes.rs`, state that may be larger than memory in
-//! `state/large.rs`, how it is written while the task goes on in `state/sweep.rs`.
+//! `state/changes.rs` tracks changes between snapshots, `state/large.rs` handles state that may exceed memory, and
+//! `state/sweep.rs` writes state while the task continues.
 
 mod arriving;
 mod changes;
@@ -61,7 +61,7 @@ impl KeyGroupRange {
         self.last
     }
 
-    /// Key groups of the vertex, over all its subtasks.
+    /// Number of key groups of the vertex, over all its subtasks.
     pub fn max_parallelism(&self) -> u32 {
         self.max_parallelism
     }
@@ -88,7 +88,7 @@ impl KeyGroupRange {
     }
 }
 
-/// Why a key was refused.
+/// The reason why a key was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum StateError {
@@ -104,7 +104,7 @@ pub enum StateError {
     },
 }
 
-/// One value a key, for the keys of one subtask.
+/// One value per key, for the keys of one subtask.
 ///
 /// Keys are bytes in their canonical form; callers pass the hash they already have
 /// ([`hash_key`](flownet_core::keygroup::hash_key) of the same bytes), so no key is hashed twice.
@@ -114,26 +114,27 @@ pub struct KeyedState<V> {
     groups: Vec<HashTable<Slot<V>>>,
     len: usize,
     changes: Changes,
-    /// The group to take idle keys from next, counted from the first.
+    /// The next group to take idle keys from, counted from the first group.
     hand: usize,
 }
 
-/// What is kept for one key, with the form the key was first given in, as a `dict` keeps the key it was first given.
+/// The value of one key, and the form in which the key was first given. A Python `dict` also retains the first form of
+/// a key.
 #[derive(Debug)]
 pub struct KeyEntry<V> {
     given: Option<Box<[u8]>>,
-    /// What is kept.
+    /// The value.
     pub value: V,
 }
 
 impl<V> KeyEntry<V> {
-    /// For the key of the record.
+    /// An entry for the key of the record.
     #[inline]
     pub fn new(record: &KeyedRecord<'_>, value: V) -> Self {
         Self { given: record.given().map(Into::into), value }
     }
 
-    /// For a key that was given in this form, where that was another than the canonical one.
+    /// An entry for a key that was given in this form, if that is not the canonical one.
     pub fn of(given: Option<Box<[u8]>>, value: V) -> Self {
         Self { given, value }
     }
@@ -143,29 +144,29 @@ impl<V> KeyEntry<V> {
         Self { given: self.given.clone(), value }
     }
 
-    /// The form the key was given in, where that was another than the canonical one.
+    /// The form in which the key was given, if that is not the canonical one.
     pub fn given(&self) -> Option<&[u8]> {
         self.given.as_deref()
     }
 
-    /// That form, and the value.
+    /// Returns that form and the value.
     pub fn into_parts(self) -> (Option<Box<[u8]>>, V) {
         (self.given, self.value)
     }
 
-    /// Bytes of the key as it was first given; `key` are its canonical ones.
+    /// Bytes of the key as it was first given. `key` is the canonical form.
     #[inline]
     pub fn key_value<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
         self.given.as_deref().unwrap_or(key)
     }
 
-    /// These, and the value.
+    /// Returns these bytes and the value.
     pub fn shown<'a>(&'a mut self, key: &'a [u8]) -> (&'a [u8], &'a mut V) {
         (self.given.as_deref().unwrap_or(key), &mut self.value)
     }
 }
 
-/// A key that is held, in the table.
+/// A key in the table.
 #[derive(Debug)]
 pub(crate) struct Slot<V> {
     hash: u32,
@@ -181,7 +182,7 @@ impl<V> Slot<V> {
         self.key.as_slice()
     }
 
-    /// What is kept for it.
+    /// The value of the key.
     #[inline]
     pub(crate) fn value(&self) -> &V {
         &self.value
@@ -206,7 +207,7 @@ impl<V> KeyedState<V> {
         Self { range, groups, len: 0, changes: Changes::default(), hand: 0 }
     }
 
-    /// The value of a key, made by `default` if there is none.
+    /// Returns the value of a key, and creates it with `default` if there is none.
     #[inline]
     pub fn get_or_insert_with(
         &mut self,
@@ -217,7 +218,7 @@ impl<V> KeyedState<V> {
         self.get_or_try_insert_with(key, hash, || Ok(default()))
     }
 
-    /// The same, where it may not be possible to make it.
+    /// The same with a `default` that may fail.
     #[inline]
     pub(crate) fn get_or_try_insert_with<E: From<StateError>>(
         &mut self,
@@ -238,26 +239,26 @@ impl<V> KeyedState<V> {
         })
     }
 
-    /// Sets the value of a key and gives back the one before.
+    /// Sets the value of a key and returns the previous one.
     pub fn insert(&mut self, key: &[u8], hash: u32, value: V) -> Result<Option<V>, StateError> {
         let mut value = Some(value);
         let held = self.get_or_insert_with(key, hash, || value.take().expect("default is called at most once"))?;
         Ok(value.map(|value| std::mem::replace(held, value)))
     }
 
-    /// The value of a key, to change.
+    /// Returns the value of a key, for changes.
     #[inline]
     pub fn get_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut V> {
         let (slot, now) = (self.range.slot(hash).ok()?, self.changes.now());
         self.groups[slot].find_mut(spread(hash), |held| held.is(hash, key)).map(|held| held.touch(now))
     }
 
-    /// Forgets a key and gives back its value.
+    /// Removes a key and returns its value.
     pub fn remove(&mut self, key: &[u8], hash: u32) -> Option<V> {
         self.take(key, hash).map(|(_, removed)| removed.value)
     }
 
-    /// The same, with all that the table had.
+    /// The same, but returns the whole table entry.
     pub(crate) fn take(&mut self, key: &[u8], hash: u32) -> Option<(KeyGroup, Slot<V>)> {
         let slot = self.range.slot(hash).ok()?;
         let held = self.groups[slot].find_entry(spread(hash), |held| held.is(hash, key)).ok()?;
@@ -267,7 +268,7 @@ impl<V> KeyedState<V> {
         Some((self.number(slot), removed))
     }
 
-    /// Forgets everything and yields it, group by group.
+    /// Removes all keys and yields them, group by group.
     pub fn drain(&mut self) -> impl Iterator<Item = (Box<[u8]>, V)> {
         self.len = 0;
         self.changes.forget();
@@ -277,90 +278,92 @@ impl<V> KeyedState<V> {
             .map(|held| (held.key.into(), held.value))
     }
 
-    /// The value of a key. What is changed behind its back is in no snapshot: see [`get_mut`](Self::get_mut).
+    /// Returns the value of a key, for reading. Changes through interior mutability are in no snapshot: see
+    /// [`get_mut`](Self::get_mut).
     #[inline]
     pub fn get(&self, key: &[u8], hash: u32) -> Option<&V> {
         let slot = self.range.slot(hash).ok()?;
         self.groups[slot].find(spread(hash), |held| held.is(hash, key)).map(|held| &held.value)
     }
 
-    /// What has changed since snapshots.
+    /// The changes since snapshots.
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// The same, to be told of a snapshot.
+    /// The same, to report a snapshot to.
     pub(crate) fn changes_mut(&mut self) -> &mut Changes {
         &mut self.changes
     }
 
-    /// What was touched since, and is held; none if that is more than `most`. One look at the table tells both how many they
-    /// are and which, and stops as soon as they are too many.
+    /// Returns the keys that were touched since `base` and are held, or `None` if they are more than `most`. A single
+    /// pass over the table both counts and collects them, and stops as soon as there are too many.
     pub(crate) fn touched_since(&self, base: Base, most: usize) -> Option<Vec<(KeyGroup, &Slot<V>)>> {
         let is_touched = |(_, slot): &(KeyGroup, &Slot<V>)| base.is_before(slot.touched.taken());
         let touched: Vec<_> = self.slots().filter(is_touched).take(most.saturating_add(1)).collect();
         (touched.len() <= most).then_some(touched)
     }
 
-    /// Hashes and keys of what was removed since, and is not held.
+    /// Hashes and keys that were removed since `base` and are not held.
     pub(crate) fn removed_since(&self, base: Base) -> impl Iterator<Item = (u32, &[u8])> {
         let removed = self.changes.removed_since(base).map(|(hash, key)| (*hash, key.as_slice()));
         removed.filter(|(hash, key)| self.get(key, *hash).is_none())
     }
 
-    /// Every key with its value: by key group, in no particular order within one.
+    /// Iterates over all keys and values: by key group, in no particular order within a group.
     pub fn iter(&self) -> impl Iterator<Item = (KeyGroup, &[u8], &V)> {
         self.slots().map(|(group, slot)| (group, slot.key(), slot.value()))
     }
 
-    /// The same, as they lie in the table.
+    /// The same, as table entries.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (KeyGroup, &Slot<V>)> {
         let groups = (self.range.first.get()..).zip(&self.groups);
         groups.flat_map(|(group, held)| held.iter().map(move |slot| (KeyGroup::new(group), slot)))
     }
 
-    /// The slot of a key, which is not touched by that.
+    /// Returns the entry of a key without touching it.
     fn slot_mut(&mut self, key: &[u8], hash: u32) -> Option<(KeyGroup, &mut Slot<V>)> {
         let slot = self.range.slot(hash).ok()?;
         let group = self.number(slot);
         self.groups[slot].find_mut(spread(hash), |held| held.is(hash, key)).map(|held| (group, held))
     }
 
-    /// Key groups, each with a table of its own.
+    /// Number of key groups, each with its own table.
     fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// The number of the group whose table is at this place.
+    /// The key group of the table at this index.
     fn number(&self, slot: usize) -> KeyGroup {
         let slot = u16::try_from(slot).expect("there are no more groups than numbers for them");
         KeyGroup::new(self.range.first.get() + slot)
     }
 
-    /// Where up to so many keys lie in the table of a group, from a place on: of those that were last touched then.
+    /// Returns the indices of up to `most` entries in the table of a group, starting at `from`. Includes only those
+    /// with a wanted last touch.
     fn some_of_group(&self, group: usize, from: usize, most: usize, is_wanted: impl Fn(Stamp) -> bool) -> Vec<usize> {
         let table = &self.groups[group];
         let is_there = |at: &usize| table.get_bucket(*at).is_some_and(|slot| is_wanted(slot.touched));
         (from..table.num_buckets()).filter(is_there).take(most).collect()
     }
 
-    /// What lies at a place of the table of a group.
+    /// Returns the entry at an index of a group's table.
     fn slot_at(&self, group: usize, at: usize) -> Option<(KeyGroup, &Slot<V>)> {
         self.groups[group].get_bucket(at).map(|slot| (self.number(group), slot))
     }
 
-    /// Changes when that was touched, as it says of itself.
+    /// Updates the last touch of an entry.
     fn mark_at(&mut self, group: usize, at: usize, mark: impl FnOnce(Stamp) -> Stamp) {
         if let Some(slot) = self.groups[group].get_bucket_mut(at) {
             slot.touched = mark(slot.touched);
         }
     }
 
-    /// Takes out, and has forgotten without a trace, up to so many keys that were not touched since they were last passed by
-    /// here. It goes round by group.
+    /// Removes up to `most` keys that were not touched since the last pass, and leaves no trace of them in `changes`.
+    /// It visits the groups in turn.
     fn take_idle_from_hand(&mut self, most: usize) -> Vec<Slot<V>> {
         let (first, groups, mut taken) = (self.hand, self.groups.len(), Vec::new());
-        // Twice, as in the first round all may have been touched.
+        // Two rounds, because all keys may have been touched before the first one.
         for passed in 0..2 * groups {
             let at = (first + passed) % groups;
             let room = most - taken.len();
@@ -374,29 +377,30 @@ impl<V> KeyedState<V> {
         taken
     }
 
-    /// Up to so many keys with their values, from the group on that keys are taken from next.
+    /// Returns up to `most` keys and their values, starting at the next group to take idle keys from.
     fn some_from_hand(&self, most: usize) -> impl Iterator<Item = (&[u8], &V)> {
         let (before, behind) = self.groups.split_at(self.hand);
         behind.iter().chain(before).flatten().take(most).map(|slot| (slot.key.as_slice(), &slot.value))
     }
 
-    /// Keys held.
+    /// Number of keys held.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no key is held.
+    /// Returns true if no key is held.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The key groups owned.
+    /// The key groups of the subtask.
     pub fn range(&self) -> KeyGroupRange {
         self.range
     }
 }
 
-// A table looks at the top bits of its 64 for the tag and at the low ones for the place; 32 bits of hash have to reach both.
+// A table uses the top bits of its 64-bit hash for the tag and the low ones for the position. The 32 bits of our hash
+// have to reach both.
 #[inline]
 pub(crate) fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -1,8 +1,8 @@
-//! What does not fit into memory of a state by key: how much does, what leaves, and where it lies then. Whoever holds the rest
-//! in memory asks for what is not there.
+//! Moves keyed state that does not fit in memory to disk. Decides the number of keys to hold, chooses the keys that
+//! leave, and finds them again. The caller holds the other keys in memory.
 //!
-//! How many keys are held follows from the memory that there is and from what a key takes, which is reckoned from some of
-//! them, as they are written: [`Values::resident_bytes`].
+//! The number of held keys depends on the available memory and on the size of a key. That size is estimated from the
+//! encoding of some of them: [`Values::resident_bytes`].
 
 use flownet_core::keygroup::key_group;
 
@@ -16,21 +16,21 @@ use crate::key::Key;
 use crate::snapshot::{Input, Share, StatePart, put_given};
 use crate::spec::StateBackend;
 
-/// What is held in memory of a state, and can leave.
+/// The keys of a state in memory, which can be spilled.
 pub(crate) trait Resident<V> {
-    /// What a key takes in its table, beside what the key and the value take elsewhere.
+    /// Bytes of a key in its table, in addition to the heap memory of key and value.
     const ENTRY_BYTES: usize;
 
-    /// Keys that are held.
+    /// Number of held keys.
     fn held(&self) -> usize;
 
-    /// Up to so many of them with their values.
+    /// Returns up to `most` of them with their values.
     fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a KeyEntry<V>)>
     where
         V: 'a;
 
-    /// Takes out, and has forgotten without a trace, up to so many keys that were not touched since they were last passed by
-    /// here.
+    /// Removes up to `most` keys that were not touched since the last pass. Removes them without a trace, as if they
+    /// had never been held.
     fn take_idle(&mut self, most: usize) -> Vec<IdleKey<V>>;
 
     /// The oldest snapshot that may be built on.
@@ -39,51 +39,51 @@ pub(crate) trait Resident<V> {
 
 /// A key that leaves memory.
 pub(crate) struct IdleKey<V> {
-    /// The slice of time that it is of, where there are any.
+    /// Start of its time slice, if the state has slices.
     pub(crate) slice_ms: Option<i64>,
     pub(crate) hash: u32,
-    /// After how many snapshots it was last touched.
+    /// Number of snapshots before its last touch.
     pub(crate) taken: u32,
     pub(crate) key: Key,
     pub(crate) held: KeyEntry<V>,
 }
 
-/// Who has the memory that there is for what an operator keeps.
+/// The users of the memory for an operator's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// What it keeps by key.
+    /// The keyed state alone.
     All,
-    /// That, and its timers.
+    /// The keyed state and its timers.
     BesideTimers,
 }
 
-/// The part of that memory which timers have, of who keeps some.
+/// The part of the memory for timers, in operators that have some.
 pub(crate) fn of_timers(memory_bytes: usize) -> usize {
     memory_bytes / TIMERS_PART
 }
 
-/// What does not fit into memory, and how much does.
+/// The part of a state that does not fit in memory, and the limit for the rest.
 pub(crate) struct Spill {
     pub(super) disk: Disk,
     range: KeyGroupRange,
-    /// Of which state values that are read back are, for errors.
+    /// The state of decoded values, for errors.
     of: StatePart,
-    /// For what is held.
+    /// Memory for held keys.
     memory_bytes: usize,
     most_keys: usize,
-    /// With so many keys, what a key takes is reckoned again.
+    /// Number of held keys at which the size of a key is estimated again.
     look_at: usize,
     batches: u32,
-    /// As long as a job takes up what it goes on with, and from where there was no more room on.
+    /// Restored keys on their way to disk, once there is no more room in memory.
     arriving: Option<Box<ArrivingKeys>>,
 }
 
 impl Spill {
-    /// Lets what has no room in memory lie where the job says; none where that is in memory. `name` is that of the state, for
-    /// errors; `is_sliced`: it is of slices of time.
+    /// Stores state that does not fit in memory as the job configures it. `None` if all state is held in memory. `name`
+    /// names the state in errors. With `is_sliced`, keys belong to time slices.
     ///
     /// # Errors
-    /// There can be no file in the folder for it.
+    /// The file cannot be created in its folder.
     pub(crate) fn open(
         (name, is_sliced): (&str, bool),
         range: KeyGroupRange,
@@ -105,24 +105,24 @@ impl Spill {
         Ok(Some(Box::new(spill)))
     }
 
-    /// Whether it is time to look whether so many keys can be held.
+    /// Returns true if it is time to check whether so many keys can be held.
     #[inline]
     pub(crate) fn is_to_look(&self, held: usize) -> bool {
         held > self.look_at
     }
 
-    /// Whether more are held than there is room for, as was reckoned last.
+    /// Returns true if more keys are held than there was room for at the last check.
     pub(crate) fn is_full(&self, held: usize) -> bool {
         held > self.most_keys
     }
 
-    /// Whether a batch that has ended is one behind which it is looked in any case: values may have grown.
+    /// Returns true after every 64th batch, to check in any case: values may have grown.
     pub(crate) fn has_come_round(&mut self) -> bool {
         self.batches = self.batches.wrapping_add(1);
         self.batches.is_multiple_of(LOOK_BATCHES)
     }
 
-    /// Reckons for how many keys there is room, and makes it.
+    /// Estimates how many keys can be held, and spills the others.
     #[cold]
     pub(crate) fn look<V, R: Resident<V>>(
         &mut self,
@@ -134,7 +134,7 @@ impl Spill {
         if held <= self.most_keys {
             return Ok(());
         }
-        // Some more than has to be, so that not every key that comes makes another leave.
+        // Spills some more than necessary, so that not every added key causes another spill.
         let most = held - self.most_keys + (self.most_keys / SPARE_PART).min(MOST_SPARE_KEYS);
         let idle = resident.take_idle(most);
         let mut leaving = idle.iter().map(|idle| self.leaving(idle, values)).collect::<Result<Vec<_>, TaskError>>()?;
@@ -151,8 +151,8 @@ impl Spill {
         Ok(())
     }
 
-    /// Whether one more key of what a job goes on with is to be held. Once there is no room for one all that are not held go
-    /// [to disk](Self::put_down), until [the end](Self::end_putting_down).
+    /// Returns true if one more restored key fits in memory. Once there is no room for one, all keys that are not held
+    /// go [to disk](Self::put_down), until [`end_putting_down`](Self::end_putting_down).
     pub(crate) fn has_room_for_one<V, R: Resident<V>>(
         &mut self,
         resident: &R,
@@ -171,8 +171,8 @@ impl Spill {
         Ok(has_room)
     }
 
-    /// Puts down what was kept of a key that is not held, as it was written, or that nothing was kept any more. `on_new` is
-    /// told later of each place where nothing lay.
+    /// Stores a restored key that is not held, as it was written. `None` if the key was removed. `on_new` is called
+    /// later for each place that was empty.
     pub(crate) fn put_down(
         &mut self,
         (slice_ms, key, hash): (Option<i64>, &[u8], u32),
@@ -186,12 +186,12 @@ impl Spill {
         if arriving.is_full() { self.disk.put_down(arriving, on_new) } else { Ok(()) }
     }
 
-    /// All that a job goes on with has come.
+    /// Ends the restore.
     pub(crate) fn end_putting_down(&mut self, on_new: &mut dyn FnMut(&[u8])) -> Result<(), TaskError> {
         self.arriving.take().map_or(Ok(()), |mut arriving| self.disk.put_down(&mut arriving, on_new))
     }
 
-    /// What lies on disk of a key that is not held: it is held from now on.
+    /// Reads a key that is not held. The caller holds it from now on.
     #[cold]
     pub(crate) fn give_back<V>(
         &mut self,
@@ -203,7 +203,7 @@ impl Spill {
         disk.give_back(place, |lying| read(&lying, of, values))
     }
 
-    /// The same where it goes on to lie there.
+    /// The same, but the key stays on disk.
     pub(crate) fn look_up<V>(
         &self,
         (slice_ms, key, hash): (Option<i64>, &[u8], u32),
@@ -212,52 +212,53 @@ impl Spill {
         self.disk.look_up(self.place(slice_ms, key, hash), |lying| self.read(&lying, values))
     }
 
-    /// Where a key lies, of a slice of time where there are any.
+    /// Returns the place of a key, in a time slice if there are any.
     pub(crate) fn place<'k>(&self, slice_ms: Option<i64>, key: &'k [u8], hash: u32) -> DiskPlace<'k> {
         DiskPlace { slice_ms, group: key_group(hash, self.range.max_parallelism()), key, hash }
     }
 
-    /// A value that lies on disk.
+    /// Decodes a value from disk.
     pub(crate) fn read<V>(&self, lying: &StoredKey<'_>, values: &impl Values<V>) -> Result<KeyEntry<V>, TaskError> {
         read(lying, &self.of, values)
     }
 
-    /// A key of a slice that is not held is to lie there no more; whether it did. What is held from now on counts.
+    /// Removes a key of a slice that is not held from the disk. Returns true if it was there. From now on only a held
+    /// value is valid.
     pub(crate) fn forget(&mut self, (slice_ms, key, hash): (Option<i64>, &[u8], u32)) -> Result<bool, TaskError> {
         let place = self.place(slice_ms, key, hash);
         self.disk.forget(place)
     }
 
-    /// Whether few were touched since that lie on disk, as `is_few` says of their number.
+    /// Returns true if `is_few` accepts the number of on-disk keys that were touched since `base`.
     pub(crate) fn are_few_since(
         &self,
         base: Base,
         is_held: &dyn Fn(&DiskPlace<'_>) -> bool,
         is_few: impl Fn(usize) -> bool,
     ) -> bool {
-        // A key that was touched again and again is in the list as often: counted only where that matters.
+        // A key that was touched repeatedly is in the list repeatedly, so an exact count is made only if it matters.
         let mut on_disk = 0;
         let mut count = |_: &DiskPlace<'_>, _: StoredKey<'_>| {
             on_disk += 1;
             Ok(())
         };
-        // Where it cannot be told all of it is written, which fails by name.
+        // If the number is unknown, all keys are written, which fails with a proper error.
         self.disk.most_touched().is_ok_and(&is_few)
             || (self.disk.each(Some(base), is_held, &mut count).is_ok() && is_few(on_disk))
     }
 
-    /// What lies on disk now, to be read while the task goes on: all, or what was touched since `base`. What is held has to be
-    /// put upon it. None where that is all there is.
+    /// Returns a view of the keys on disk, to be read while the task continues: all, or those touched since `base`.
+    /// Held values replace those on disk. `None` if nothing is on disk.
     pub(crate) fn view(&mut self, base: Option<Base>, oldest: Option<Base>) -> Result<Option<OnDisk>, TaskError> {
         self.disk.view(self.range, base, oldest)
     }
 
-    /// What lies on disk.
+    /// The on-disk part.
     pub(crate) fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// The same, to be told of what is gone.
+    /// The same, for changes.
     pub(crate) fn disk_mut(&mut self) -> &mut Disk {
         &mut self.disk
     }
@@ -272,7 +273,7 @@ impl Spill {
     }
 }
 
-/// Bytes of memory that a key takes with all that is kept for it, about: the mean of some.
+/// Estimates the memory of one key with its value, as the mean of some keys.
 fn bytes_of_one<V, R: Resident<V>>(resident: &R, values: &impl Values<V>) -> Result<Option<usize>, TaskError> {
     let (mut bytes, mut keys, mut out) = (0, 0, Vec::new());
     for (key, held) in resident.some(LOOK_KEYS) {
@@ -291,16 +292,16 @@ fn read<V>(lying: &StoredKey<'_>, of: &StatePart, values: &impl Values<V>) -> Re
     Ok(KeyEntry::of(given.map(Into::into), values.read(&mut input)?))
 }
 
-/// A place in a table, which is half to seven eighths full, costs so many halves of itself.
+/// Memory of a table entry in halves of its size: a table is half to seven eighths full.
 const ENTRY_PARTS: usize = 3;
-/// The part of the memory that pages of the file may take.
+/// The fraction of the memory for pages of the file.
 const CACHE_PART: usize = 4;
 const TIMERS_PART: usize = 8;
-/// The part of the keys for which room is made at once.
+/// The fraction of the keys for which room is made at once.
 const SPARE_PART: usize = 8;
-/// And no more than these: the task does nothing else meanwhile.
+/// The limit of that number, because the task does nothing else meanwhile.
 const MOST_SPARE_KEYS: usize = 1 << 14;
-/// What a key takes is reckoned from so many.
+/// Number of keys from which the size is estimated.
 const LOOK_KEYS: usize = 64;
-/// And that again behind so many batches.
+/// Number of batches between two checks.
 pub(super) const LOOK_BATCHES: u32 = 64;

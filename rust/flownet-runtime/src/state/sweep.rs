@@ -1,8 +1,8 @@
-//! What of state in memory is written for a snapshot while the task goes on, as it was at the snapshot.
+//! Writes state in memory for a snapshot while the task continues, as it was at the snapshot.
 //!
-//! At the snapshot nothing is written and nothing is copied. Each key says by when it was last touched whether it is awaited:
-//! whoever is about to change one writes it first, and the others are written row by row between two batches. So the task
-//! stands still for a row, and not for all there is.
+//! At the time of the snapshot, nothing is written and nothing is copied. The last touch of a key shows whether the
+//! snapshot still awaits it. A caller that is about to change an awaited key writes it first. The other keys are
+//! written row by row between two batches. So the task pauses for one row, and not for all state.
 //!
 //! ```text
 //! touched after   ... oldest | oldest ... newest | newest + 1      | newest + 2 ...
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! # Invariants
-//! - W1: a key is awaited from the snapshot on until it is written; it is written once, as it was at the snapshot.
-//! - W2: what is touched, removed, or comes afterwards is not awaited. So there is an end.
-//! - W3: `left` is the number of keys that are awaited, in the table and among those that were removed.
+//! - W1: a key is awaited from the snapshot on until it is written. It is written once, as it was at the snapshot.
+//! - W2: a key that is touched, removed or added afterwards is not awaited. So the sweep ends.
+//! - W3: `left` is the number of awaited keys, in the table and among the removed ones.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -30,34 +30,35 @@ pub(super) const LEAST_KEYS: usize = if cfg!(test) { 6 } else { 1024 };
 /// A snapshot that is being written.
 pub(crate) struct Sweep<V> {
     checkpoint_id: u64,
-    /// After how many snapshots those were last touched that it is to have.
+    /// Number of snapshots before the last touch, for the keys that it includes.
     awaited: RangeInclusive<u32>,
     is_of_changes: bool,
     left: usize,
-    /// Where the look for them goes on: the group, counted from the first, and the place in it.
+    /// Position of the search for awaited keys: the group, counted from the first, and the index in it.
     at: (usize, usize),
-    /// Keys that were awaited as they were removed.
+    /// Keys that were awaited when they were removed.
     removed: Vec<(KeyGroup, Slot<KeyEntry<V>>)>,
-    /// What is written, as long as it is too little for a piece; and its bytes, about.
+    /// Encoded keys that are too few for a piece yet, and their approximate bytes.
     groups: Groups,
     bytes: usize,
     done: SweepResult,
     failed: Option<TaskError>,
 }
 
-/// What was written.
+/// The result of a sweep.
 #[derive(Debug, Default)]
 pub(crate) struct SweepResult {
-    /// Pieces, as parts have them, the first one first.
+    /// Encoded pieces, the first one first.
     pub(crate) pieces: VecDeque<Vec<u8>>,
-    /// Of the keys a bit for each byte that one began with.
+    /// One bit for each byte that any of the keys begins with.
     pub(crate) first_bytes: [u64; 4],
-    /// Of all pieces.
+    /// Total bytes of all pieces.
     pub(crate) bytes: usize,
 }
 
 impl<V> Sweep<V> {
-    /// Of all that is held, or of so many keys that were touched since `base`; the next snapshot has not been taken yet.
+    /// Sweeps all held keys, or the `keys` ones that were touched since `base`. Call it before the next snapshot is
+    /// taken.
     pub(super) fn new(checkpoint_id: u64, base: Option<Base>, keys: usize, held: &mut KeyedState<KeyEntry<V>>) -> Self {
         let newest = held.changes_mut().begin_sweep();
         Self {
@@ -78,14 +79,13 @@ impl<V> Sweep<V> {
         self.checkpoint_id
     }
 
-    /// Whether a key that was touched then is still to be written.
+    /// Returns true if a key with this last touch is still to be written.
     #[inline]
     pub(super) fn awaits(&self, touched: Stamp) -> bool {
         self.awaited.contains(&touched.taken())
     }
 
-    /// A key is about to be touched: it is written first, if it is awaited. What cannot be written fails the checkpoint, and not
-    /// who touches it.
+    /// Writes a key that is about to be touched, if it is awaited. An error fails the checkpoint, and not the caller.
     #[cold]
     pub(super) fn save(&mut self, (group, slot): (KeyGroup, &mut Slot<KeyEntry<V>>), values: &impl Values<V>) {
         if self.failed.is_some() || !self.awaits(slot.touched) {
@@ -97,7 +97,7 @@ impl<V> Sweep<V> {
         }
     }
 
-    /// A key was removed.
+    /// Retains a removed key, if it is awaited.
     #[cold]
     pub(super) fn keep_removed(&mut self, (group, slot): (KeyGroup, Slot<KeyEntry<V>>)) {
         if self.awaits(slot.touched) {
@@ -105,7 +105,8 @@ impl<V> Sweep<V> {
         }
     }
 
-    /// Writes until all is written, which this says, or `is_over` does. Asked behind each row.
+    /// Writes until all is written, and then returns true, or until `is_over` returns true. `is_over` is called after
+    /// each row.
     pub(super) fn go_on(
         &mut self,
         held: &mut KeyedState<KeyEntry<V>>,
@@ -131,7 +132,7 @@ impl<V> Sweep<V> {
         self.done
     }
 
-    /// Whether there were any.
+    /// Writes some removed keys. Returns true if there were any.
     fn write_removed(&mut self, values: &impl Values<V>) -> Result<bool, TaskError> {
         let from = self.removed.len().saturating_sub(ROW_ENTRIES);
         let row = self.removed.split_off(from);
@@ -140,8 +141,8 @@ impl<V> Sweep<V> {
         Ok(!row.is_empty())
     }
 
-    /// Writes some keys of the group that the look is at, or of the next that has any. Whether there were any: a group is done
-    /// when a look at all of it, in one go, finds nothing, as keys may change their places in between.
+    /// Writes some keys of the current group, or of the next group that has any. Returns true if there were any. A
+    /// group is done when one pass over all of it finds nothing, because keys may move in between.
     fn write_row(&mut self, held: &mut KeyedState<KeyEntry<V>>, values: &impl Values<V>) -> Result<bool, TaskError> {
         while self.at.0 < held.groups() {
             let (group, from) = self.at;

@@ -1,7 +1,7 @@
-//! What lay on disk of a state at one moment, read piece by piece while the task goes on.
+//! Reads the on-disk part of a state as it was at one moment, piece by piece, while the task continues.
 //!
-//! It is a read transaction: what is written afterwards goes to other pages of the file. Keys that are held in memory come as they were
-//! when they left it last, so what is in memory has to follow.
+//! It is a read transaction: later writes go to other pages of the file. Keys that are held in memory appear as they
+//! were when they last left it, so the held keys have to follow.
 
 use std::sync::Arc;
 
@@ -12,39 +12,39 @@ use super::disk::{DiskPlace, DiskStateError, StoredKey};
 use crate::error::TaskError;
 use crate::snapshot::{Groups, put_block, put_signed};
 
-/// A piece is as long as this, and as the entry that goes beyond it.
+/// A piece has these many bytes, plus the entry that exceeds them.
 pub(crate) const PIECE_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
 
-/// What lies on disk, on its way into a snapshot.
+/// The on-disk keys, on their way into a snapshot.
 pub(crate) struct OnDisk {
-    /// The next piece, as a part has it; none if that were all.
+    /// Returns the next piece, encoded as a part; `None` after the last one.
     pub(crate) piece: Box<dyn FnMut() -> Result<Option<Vec<u8>>, TaskError> + Send>,
-    /// About how many bytes that are.
+    /// Approximate total bytes.
     pub(crate) bytes: usize,
-    /// Of the keys that lie there or once did, a bit for each byte that one began with.
+    /// One bit for each byte that any key ever stored there began with.
     pub(crate) first_bytes: [u64; 4],
 }
 
-/// Everything, or what was touched since a snapshot.
+/// All keys, or those touched since a snapshot.
 pub(super) struct View {
     pub(super) entries: Entries,
     pub(super) range: KeyGroupRange,
-    /// Whether it is of slices of time.
+    /// True if keys belong to time slices.
     pub(super) is_sliced: bool,
-    /// Whether what is said of a key stands upon what an earlier snapshot says.
+    /// True if entries are changes to an earlier snapshot.
     pub(super) is_of_changes: bool,
-    /// Of a file that says something else than was written, or that cannot be read.
+    /// The error for a file that was changed or cannot be read.
     pub(super) about: DiskStateError,
-    /// Held until the last piece was read.
+    /// Held until the last piece is read.
     pub(super) _database: Arc<Database>,
 }
 
-/// By place.
+/// Entries by place.
 pub(super) type FullRange = Range<'static, &'static [u8], &'static [u8]>;
 
 pub(super) enum Entries {
     All(FullRange),
-    /// By when it was touched, and place.
+    /// Keys by last touch and place.
     Touched {
         listed: Range<'static, &'static [u8], ()>,
         values: ReadOnlyTable<&'static [u8], &'static [u8]>,
@@ -52,7 +52,7 @@ pub(super) enum Entries {
 }
 
 impl View {
-    /// The next piece, as a part has it; none if that were all.
+    /// Returns the next piece, encoded as a part; `None` after the last one.
     pub(super) fn piece(&mut self) -> Result<Option<Vec<u8>>, TaskError> {
         let mut groups = Groups::new(self.range);
         let mut bytes = 0;
@@ -66,7 +66,7 @@ impl View {
         Ok((bytes > 0).then(|| groups.into_bytes_of_keys(self.is_of_changes)))
     }
 
-    /// Adds an entry, and says how long it is: 0 if it is out of date. None: there is no more.
+    /// Adds an entry and returns its size, which is 0 if it is out of date. `None` if there are no more.
     fn add_next(&mut self, groups: &mut Groups) -> Result<Option<usize>, String> {
         let broken = || "the file was changed by somebody else".to_owned();
         let failed = |error: redb::StorageError| error.to_string();
@@ -81,7 +81,7 @@ impl View {
             place.slice_ms.into_iter().for_each(|slice_ms| put_signed(out, slice_ms));
             put_block(out, place.key);
             out.extend_from_slice(given);
-            // Of slices none is removed by itself.
+            // Single keys are never removed from slices.
             if is_of_changes && !is_sliced {
                 out.push(crate::snapshot::CHANGED);
             }

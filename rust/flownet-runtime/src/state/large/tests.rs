@@ -1,4 +1,4 @@
-//! State on disk is as state in memory, whatever is done with it, through checkpoints and restarts.
+//! State on disk behaves as state in memory, whatever is done with it, through checkpoints and restarts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::time::WallClock;
 
 const GROUPS: u32 = 8;
 
-/// Text, which may grow.
+/// Strings, which may grow.
 struct Text;
 
 impl Values<String> for Text {
@@ -38,7 +38,7 @@ impl Values<String> for Text {
     }
 }
 
-/// The same, counted as they are read.
+/// The same, with a count of decoded values.
 #[derive(Default)]
 struct ReadCount(Cell<usize>);
 
@@ -57,7 +57,7 @@ impl Values<String> for ReadCount {
     }
 }
 
-/// The same, which notes what is looked at and not yet written.
+/// The same, recording the values that were observed and are not yet written.
 #[derive(Default)]
 struct WatchedValues(RefCell<Vec<String>>);
 
@@ -108,7 +108,7 @@ fn on_disk(memory_bytes: usize) -> StateBackend {
     StateBackend::Disk { memory_bytes, folder: None }
 }
 
-/// One way to write each key that differs from the canonical one, for some of them.
+/// A non-canonical form of each key, for some of the keys.
 fn given(key: u8) -> Option<Vec<u8>> {
     key.is_multiple_of(3).then(|| vec![key, key])
 }
@@ -119,7 +119,7 @@ fn all_of(WrittenState { parts, pieces }: WrittenState) -> Vec<StatePart> {
     taken.chain(parts).collect()
 }
 
-/// What has no header is fetched when its turn comes.
+/// A part without a header, to be fetched when it is needed.
 fn to_be_fetched(part: &StatePart) -> RestoredPart {
     let StatePart { uid, name, share, bytes } = part.clone();
     RestoredPart::Piece(Piece { uid, name, share, fetch: Arc::new(move || Ok(bytes.clone())) })
@@ -127,19 +127,19 @@ fn to_be_fetched(part: &StatePart) -> RestoredPart {
 
 type Model = BTreeMap<u8, String>;
 
-/// A job of some subtasks, with what it should keep, and its checkpoints.
+/// A job of some subtasks, with the state that it should have, and its checkpoints.
 struct Job {
     subtasks: Vec<LargeState<String>>,
     model: Model,
     taken: u64,
-    /// Of each checkpoint, for each subtask: its parts, with those that they build on; and what was kept then.
+    /// For each checkpoint and subtask: its parts, with those that they build on. And the state at that time.
     all: BTreeMap<u64, (Vec<Vec<StatePart>>, Model)>,
-    /// Those of which what lies on disk is not read yet: number, what it builds on, what was taken, and what was kept then.
+    /// Checkpoints whose on-disk part is not read yet: number, base, written state, and the state at that time.
     unwritten: Vec<(u64, Option<u64>, Vec<WrittenState>, Model)>,
     complete: Option<u64>,
     of_changes: usize,
     pieces: usize,
-    /// Whether what is held is written while other things are done.
+    /// True if held keys are written while other operations run.
     writes_later: bool,
 }
 
@@ -202,7 +202,7 @@ impl Job {
         self.write_out();
     }
 
-    /// Takes a checkpoint, of which what lies on disk is not read yet, nor what is written later.
+    /// Starts a checkpoint. Its on-disk part is not read yet, nor is the rest written.
     fn begin_checkpoint(&mut self) {
         self.write_on(usize::MAX);
         self.taken += 1;
@@ -219,7 +219,7 @@ impl Job {
         self.unwritten.push((self.taken, self.complete, written, self.model.clone()));
     }
 
-    /// Writes so many rows more of each subtask for the last checkpoint. Whether there were any.
+    /// Writes this number of rows of each subtask for the last checkpoint. Returns true if there were any.
     fn write_on(&mut self, rows: usize) -> bool {
         let Some((checkpoint, .., written, _)) = self.unwritten.last_mut() else { return false };
         let mut has_written = false;
@@ -236,19 +236,19 @@ impl Job {
         has_written
     }
 
-    /// The last checkpoint will never stand, if it is not all written.
+    /// Aborts the last checkpoint, if it is not fully written.
     fn abort(&mut self) {
         if self.subtasks.iter().any(LargeState::is_writing)
             && let Some((checkpoint, ..)) = self.unwritten.pop()
         {
-            // Told late of one before, it goes on.
+            // An abort of an earlier checkpoint has no effect on it.
             self.subtasks.iter_mut().for_each(|state| state.abort(checkpoint - 1));
             self.subtasks.iter_mut().for_each(|state| state.abort(checkpoint));
             assert!(!self.subtasks.iter().any(LargeState::is_writing));
         }
     }
 
-    /// Reads it, whatever has been done since.
+    /// Writes all pending checkpoints, whatever has been done since.
     fn write_out(&mut self) {
         self.write_on(usize::MAX);
         for (checkpoint, complete, written, model) in std::mem::take(&mut self.unwritten) {
@@ -270,7 +270,7 @@ impl Job {
         }
     }
 
-    /// Goes on from a checkpoint, as a new job.
+    /// Resumes from a checkpoint, as a new job.
     fn restarted(&self, checkpoint: u64, parallelism: u32, backend: &StateBackend) -> Self {
         let (parts, model) = &self.all[&checkpoint];
         let parts: Vec<_> = parts.iter().flatten().cloned().collect();
@@ -306,12 +306,12 @@ impl Job {
 }
 
 fn backends() -> impl Strategy<Value = StateBackend> {
-    // From room for one key to room for all.
+    // From room for one key to room for all keys.
     prop_oneof![Just(StateBackend::Memory), (0usize..8_000).prop_map(on_disk)]
 }
 
 proptest! {
-    // Each makes some files, restarts included.
+    // Each case creates some files, also on restarts.
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
@@ -331,7 +331,7 @@ proptest! {
                 18..22 => job.check_one(key),
                 22 => job.end_batch(),
                 23..26 => job.begin_checkpoint(),
-                // Any that was taken may come to stand; that is told late, and in order.
+                // Any checkpoint may complete; the report comes late, and in order.
                 26..29 => {
                     job.write_out();
                     job.complete = job.complete.max(job.one_of_all(number));
@@ -359,7 +359,7 @@ proptest! {
     }
 }
 
-/// Keys that are held and keys on disk, of 200 with a value that is eight times as long when it is held.
+/// The numbers of held keys and of keys on disk, of 200 keys whose value is eight times as long when it is held.
 fn kept_of_200(memory_bytes: usize) -> (usize, usize) {
     let mut job = Job::new(1, &on_disk(memory_bytes));
     (0..200).for_each(|key| job.append(key, "0123456789"));
@@ -409,7 +409,7 @@ fn what_lies_on_disk_untouched_is_not_written_again() {
     (0..200).for_each(|key| job.append(key, "0123456789"));
     job.take_checkpoint();
     job.complete = Some(1);
-    // Through memory and out again.
+    // Through memory and to disk again.
     (0..20).for_each(|key| job.append(key, "!"));
     (100..110).for_each(|key| job.remove(key));
     job.take_checkpoint();
@@ -426,7 +426,7 @@ fn few_keys_that_are_touched_again_and_again_are_few() {
     (0..200).for_each(|key| job.append(key, "0123456789"));
     job.take_checkpoint();
     for checkpoint in 1..=12 {
-        // The oldest that may be built on stays.
+        // The oldest checkpoint that may be built on stays.
         job.complete = Some(1);
         (0..20).for_each(|key| job.append(key, "!"));
         job.take_checkpoint();
@@ -482,7 +482,7 @@ fn what_has_no_room_goes_to_disk_as_it_was_written() {
         RestoredState::of_restored("op", &parts, 0, state.range()).read_large("text", &mut state, &counted).unwrap();
         let held = state.held().len();
         assert!(held < 80 && held + state.on_disk() == 190, "{held} and {}", state.on_disk());
-        // Those that were held when their change came are read twice.
+        // Keys that were held when their change arrived are read twice.
         assert!((held..=held + 30).contains(&counted.0.get()), "{} read, {held} held", counted.0.get());
         let mut job = Job { model: job.model.clone(), ..Job::new(1, &StateBackend::Memory) };
         job.subtasks = vec![state];
@@ -506,7 +506,7 @@ fn what_is_torn_is_refused_wherever_it_is_torn() {
             let mut state = opened(0, 1, on_disk(0));
             let refused =
                 RestoredState::of_restored("op", &parts, 0, state.range()).read_large("text", &mut state, &Text);
-            // Between two groups there is nothing that says how many there are: the store knows how long a part is.
+            // The encoding has no count between two groups: the store knows the length of a part.
             match refused {
                 Ok(_) => assert!(state.len() < 60),
                 Err(TaskError::Snapshot(error)) => {
@@ -559,7 +559,7 @@ fn all_that_is_written_is_looked_at_first_and_only_what_changed_where_that_is_li
     assert!(!written(&mut state, 3).0, "more than half was touched");
 }
 
-/// Of a thousand keys, each with this in it; pieces and parts of a checkpoint that is written while each is touched, or removed.
+/// Sets each of a thousand keys to this text.
 fn many(state: &mut LargeState<String>, text: &str) {
     for key in 0..1000u32 {
         let key = key.to_le_bytes();
@@ -568,7 +568,7 @@ fn many(state: &mut LargeState<String>, text: &str) {
     }
 }
 
-/// What is kept, by key.
+/// The state, by key.
 fn kept(state: &LargeState<String>) -> BTreeMap<Vec<u8>, String> {
     let mut found = BTreeMap::new();
     let each = |key: &[u8], held: &KeyEntry<String>| {
@@ -600,7 +600,7 @@ fn all_is_written_as_it_was_while_keys_change_go_and_come() {
     assert!(written.pieces.is_empty() && written.parts[0].bytes.len() < 10, "nothing is written at once");
     let (mut rows, mut number) = (0, 0u32);
     while state.is_writing() {
-        // One changes, one goes, and two come, so that tables grow while they are gone through.
+        // One key changes, one is removed, and two are added, so that tables grow during the pass.
         for key in [7 * number % 1000, 1000 + 2 * number, 1001 + 2 * number] {
             let key = key.to_le_bytes();
             let record = KeyedRecord::of_key(&key, hash_key(&key), None);
