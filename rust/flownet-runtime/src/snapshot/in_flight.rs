@@ -1,4 +1,4 @@
-//! What was on its way when a checkpoint overtook it: taken down, and brought again.
+//! Records in-flight data that a checkpoint overtook, and replays it on restore.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,25 +17,26 @@ use crate::time::END_OF_TIME_MS;
 use crate::varint::put_varint;
 use crate::watermark::split_events::SPLITS_EVENT;
 
-/// Names of what is kept of a channel: of what had come to its consumer, and of what lay at its producer.
+/// Names of a channel's parts: data that had arrived at its consumer, and data queued at its producer.
 const INPUT: &str = "in_flight.input";
 const OUTPUT: &str = "in_flight.output";
 
-/// Something that was on its way.
+/// One element of in-flight data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InFlightElement {
     /// Bytes of records.
     Records(Vec<u8>),
-    /// What stood among them.
+    /// An event among the records.
     Event(Event),
 }
 
-/// What is to be kept of an element, a copy of it. That its data ends a producer says again when it goes on; so with the
-/// end of time, which is no event time to go on from: the producer may find more input then.
+/// Returns a copy of an element for the snapshot, if it belongs there. The end of data does not, because the producer
+/// reports it again after the restore. Neither does the end of time, which is no event time to resume from: the
+/// producer may then find more input.
 pub(crate) fn kept(element: &Element) -> Option<InFlightElement> {
     match element {
         Element::Event(Event::Watermark { timestamp_ms: END_OF_TIME_MS }) => None,
-        // Splits are numbered anew when the source goes on.
+        // Splits are numbered anew when the source resumes.
         Element::Event(Event::Custom(event)) if event.kind() == SPLITS_EVENT => None,
         Element::Data(buffer) => Some(InFlightElement::Records(buffer.to_vec())),
         Element::Event(event @ (Event::Watermark { .. } | Event::WatermarkStatus { .. } | Event::Custom(_))) => {
@@ -45,22 +46,22 @@ pub(crate) fn kept(element: &Element) -> Option<InFlightElement> {
     }
 }
 
-/// What was on its way on one channel, at one of its ends.
+/// In-flight data of one channel, at one of its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InFlightChannel {
-    /// The last watermark before.
+    /// The last watermark before the data.
     pub(crate) watermark_ms: Option<i64>,
     pub(crate) kept: Vec<InFlightElement>,
 }
 
-/// The ends of a task's channels, as what is kept of them is called.
+/// The ends of a task's channels, with the names of their parts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Edges {
-    /// By the index of the channel.
+    /// By channel index.
     inputs: Vec<End>,
-    /// By the index of the output; of its first subpartition.
+    /// By output index; the share is that of the first subpartition.
     outputs: Vec<End>,
-    /// Who the task is among those that share its key groups.
+    /// The task's place among the subtasks that share its key groups.
     owner: Owner,
 }
 
@@ -115,12 +116,12 @@ impl Edges {
         Self { inputs: inputs.collect(), outputs: outputs.collect(), owner }
     }
 
-    /// What had come by a channel.
+    /// The part for data that had arrived on a channel.
     pub(crate) fn of_input(&self, channel: ChannelIndex, recorded: &InFlightChannel, medium: &[Vec<u8>]) -> StatePart {
         self.inputs[channel.index()].part(INPUT, recorded, medium)
     }
 
-    /// What lay in a subpartition of an output.
+    /// The part for data that was queued in a subpartition.
     pub(crate) fn of_output(
         &self,
         output: usize,
@@ -135,7 +136,7 @@ impl Edges {
         part
     }
 
-    /// What is to be brought again, by channels in their order.
+    /// Returns the data to replay, in the order of the channels.
     pub(crate) fn replay(&self, parts: &[StatePart]) -> Result<Option<Replay>, TaskError> {
         let (mut steps, mut medium) = (VecDeque::new(), Vec::new());
         for (index, end) in (0..).map(ChannelIndex::new).zip(&self.inputs) {
@@ -157,8 +158,8 @@ impl Edges {
         Replay::new(steps, medium).map(Some)
     }
 
-    /// What the task takes of channels that are not its own, or led to other key groups than its own do: one channel after
-    /// the other, each by the first channel that there is now of its edge.
+    /// Adds the data of channels that are not the task's own, or that led to other key groups. Adds one channel after
+    /// the other, each on the first channel that the task now has of its edge.
     fn deal(
         &self,
         parts: &[StatePart],
@@ -193,7 +194,7 @@ impl Edges {
     }
 }
 
-/// What the medium kept in the part of a channel.
+/// Returns the data to decode records, from the part of a channel.
 pub(super) fn medium_of_channel(part: &StatePart) -> Result<Vec<&[u8]>, TaskError> {
     let mut input = Input::of_channel(part)?;
     input.byte()?;
@@ -260,29 +261,29 @@ impl End {
 const OF_RECORDS: u8 = 0;
 const OF_EVENT: u8 = 1;
 
-/// What was on its way, brought again from memory before a task reads its channels.
+/// In-flight data, replayed from memory before a task reads its channels.
 #[derive(Debug)]
 pub(crate) struct Replay {
     steps: VecDeque<(ChannelIndex, ReplayedElement)>,
-    /// What it takes to read it.
+    /// The data that is needed to decode it.
     medium: Vec<Vec<u8>>,
-    /// Apart from the network's memory, of which nobody else has to wait for it.
+    /// Separate from the network memory, so that no other task waits for it.
     pool: Arc<BufferPool>,
 }
 
-/// What comes next of a channel.
+/// The next element of a channel.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReplayedElement {
-    /// What one end kept of it, behind this watermark.
+    /// Starts the data of one end, which follows this watermark.
     Begin {
         watermark_ms: Option<i64>,
     },
     Kept(InFlightElement),
-    /// That was all: what follows comes from a producer that begins anew.
+    /// Ends the data. The following elements come from a producer that starts anew.
     End,
 }
 
-/// As much as a reader and a task may hold at a time, and one to fill.
+/// Segments that a reader and a task may hold at a time, plus one to fill.
 const REPLAY_SEGMENTS: usize = 4;
 const REPLAY_SEGMENT_BYTES: usize = 32 << 10;
 
@@ -302,7 +303,7 @@ impl Replay {
         Ok(Self { steps: pieces.collect(), medium, pool })
     }
 
-    /// What the chain is to [learn](crate::Chain::learn) before.
+    /// The data that the chain has to [learn](crate::Chain::learn) first.
     pub(crate) fn medium(&self) -> &[Vec<u8>] {
         &self.medium
     }
@@ -311,7 +312,7 @@ impl Replay {
         self.steps.pop_front()
     }
 
-    /// Records as the reader of a channel takes them.
+    /// Copies records into a buffer for the reader of a channel.
     pub(crate) fn buffer(&self, records: &[u8]) -> Result<Buffer, TaskError> {
         let Some(mut segment) = self.pool.try_take(0) else {
             return Err(ExchangeFailure::other("the task holds what was brought again".to_owned()).into());
@@ -321,7 +322,7 @@ impl Replay {
     }
 }
 
-/// The same in pieces that a segment has room for.
+/// Splits records into pieces that fit in a segment.
 fn in_pieces(step: ReplayedElement) -> Vec<ReplayedElement> {
     match step {
         ReplayedElement::Kept(InFlightElement::Records(records)) if records.len() > REPLAY_SEGMENT_BYTES => {

@@ -1,14 +1,14 @@
-//! What was on its way on one channel, as a subtask takes it where the parallelism is another: all of it, or of a keyed
-//! edge what it keeps of the keys that it shares with others.
+//! Redistributes the in-flight data of one channel if the parallelism has changed. A subtask takes all of it, or on a
+//! keyed edge the records of its own keys.
 //!
 //! # Invariants
-//! - D1: of the subtasks that there are now, exactly one keeps a record: the one that owns its key group, or where there
-//!   are no keys the one that takes the channel.
-//! - D2: what is kept of a channel is in the order in which it was sent: what had come to its consumer before what lay at
-//!   its producer, a record that lies across both ends joined before anybody decides on it.
-//! - D3: a watermark says what the stamps behind it refer to, and passes to nobody: other channels that this subtask takes
-//!   nothing of may not have come so far. Event time goes on with what the producers say anew.
-//! - D4: what is said among records is kept by everybody, as a class that records behind it are instances of.
+//! - D1: exactly one of the current subtasks takes a record: the owner of its key group, or on an unkeyed edge the
+//!   subtask that takes the channel.
+//! - D2: the data of a channel stays in the order in which it was sent: data that had arrived at its consumer before
+//!   data queued at its producer. A record that spans both ends is joined before it is assigned.
+//! - D3: a watermark only serves as the base of the stamps after it, and is not passed on. Other channels, whose data
+//!   this subtask does not take, may not have reached it. Event time resumes with the producers' new watermarks.
+//! - D4: every subtask takes the events among the records, such as a class that later records are instances of.
 
 use flownet_core::Event;
 use flownet_core::keygroup::{key_group, subtask_of};
@@ -17,17 +17,17 @@ use flownet_core::record::LENGTH_PREFIX_BYTES;
 use super::in_flight::{InFlightChannel, InFlightElement, ReplayedElement};
 use crate::operator::{KeyedRecord, MalformedRecord, take_stamp};
 
-/// Who keeps a record of a keyed edge.
+/// The subtask that takes records of a keyed edge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Owner {
     pub(super) subtask: u32,
     pub(super) parallelism: u32,
     pub(super) max_parallelism: u32,
-    /// Whether records carry their timestamps.
+    /// True if records carry their timestamps.
     pub(super) is_stamped: bool,
 }
 
-/// Why what was on its way cannot be dealt out: no flownet kept it so.
+/// In-flight data that cannot be redistributed: no flownet wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InFlightError {
     #[error(transparent)]
@@ -38,14 +38,15 @@ pub(super) enum InFlightError {
 
 impl Owner {
     pub(super) fn keeps(&self, record: &[u8]) -> Result<bool, MalformedRecord> {
-        // What a stamp refers to makes no difference to where its record goes.
+        // The base of a stamp has no effect on the destination of its record.
         let body = if self.is_stamped { take_stamp(record, None)?.1 } else { record };
         let group = key_group(KeyedRecord::parse(body)?.hash, self.max_parallelism);
         Ok(subtask_of(group, self.max_parallelism, self.parallelism) == self.subtask)
     }
 }
 
-/// What is kept of one channel, of whose ends this was recorded, that of its consumer first, by who `keeps` a record.
+/// Returns the data that this subtask takes of one channel. `ends` are its recorded ends, the consumer's first. `keeps`
+/// decides on each record.
 pub(super) fn deal(
     ends: Vec<InFlightChannel>,
     keeps: impl Fn(&[u8]) -> Result<bool, MalformedRecord>,
@@ -85,7 +86,7 @@ pub(super) fn deal(
     Ok(steps)
 }
 
-/// The whole records at the front of `bytes` that are kept, and how many bytes all of the whole ones are.
+/// Returns the whole records at the front of `bytes` that are taken, and the number of bytes of all whole records.
 fn keep(
     bytes: &[u8],
     keeps: impl Fn(&[u8]) -> Result<bool, MalformedRecord>,
@@ -127,7 +128,7 @@ mod tests {
         [&(record.len() as u32).to_le_bytes()[..], &record].concat()
     }
 
-    /// What was on its way, or stood among it.
+    /// A record in flight, or an event among the records.
     #[derive(Clone, Debug)]
     enum SentElement {
         Record(u8, usize),
@@ -149,7 +150,7 @@ mod tests {
         Event::Custom(CustomEvent::new(1, &[id]).unwrap())
     }
 
-    /// What a subtask that keeps `is_own` of the keys is to see: bytes of records by the watermark they refer to, and events.
+    /// The output for a subtask: bytes of records with the watermark that they refer to, and events.
     fn seen(steps: &[ReplayedElement]) -> Vec<(Option<i64>, Result<u8, Event>)> {
         let (mut watermark_ms, mut seen) = (None, Vec::new());
         for step in steps {
@@ -173,7 +174,8 @@ mod tests {
             buffer_bytes in 1_usize..40,
             split in any::<prop::sample::Index>(),
         ) {
-            // As it lay in buffers, and an event ends a buffer; cut anywhere into what had come and what had not.
+            // The data as it was in buffers, where an event ends a buffer. It is cut anywhere into arrived and queued
+            // data.
             let (mut kept, mut open, mut last_ms) = (Vec::new(), Vec::new(), vec![None]);
             let close = |open: &mut Vec<u8>, kept: &mut Vec<InFlightElement>| {
                 kept.extend(open.chunks(buffer_bytes).map(|piece| InFlightElement::Records(piece.to_vec())));

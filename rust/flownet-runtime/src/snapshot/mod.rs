@@ -1,8 +1,9 @@
-//! Checkpoints, as a task knows them: what it is told, what it tells, and what it keeps of its operators.
+//! Checkpoints from the view of a task: the orders it gets, the reports it sends, and the state of its operators.
 //!
-//! A task of a job with checkpoints is [started](crate::PreparedTask::start) with a [`Checkpointing`]: how barriers are
-//! treated, the [`StatePart`]s to begin with, and whom it reports to. While it runs it gets a [`CheckpointOrder`] at a time
-//! ([`TaskHandle::checkpoint`](crate::TaskHandle::checkpoint)) and answers with a [`CheckpointReport`].
+//! A task of a job with checkpoints is [started](crate::PreparedTask::start) with a [`CheckpointContext`]. It defines
+//! the treatment of barriers, the [`StatePart`]s to restore, and the receiver of reports. While the task runs, it gets
+//! one [`CheckpointOrder`] at a time ([`TaskHandle::checkpoint`](crate::TaskHandle::checkpoint)) and answers with a
+//! [`CheckpointReport`].
 //!
 //! ```text
 //! coordinator ---Trigger---> sources --barrier--> tasks behind them, each: align, snapshot, barrier on, Acknowledged
@@ -13,7 +14,8 @@
 //! ```
 //!
 //! # Format of a part
-//! A `varint` is LEB128, a `signed` one of the zigzag-mapped 64-bit integer, a `block` a varint length and so many bytes.
+//! A `varint` is LEB128. A `signed` is the varint of a zigzag-mapped 64-bit integer. A `block` is a varint length
+//! followed by as many bytes.
 //!
 //! ```text
 //! part   = version (02) | body                 01 where timers have no changes
@@ -33,35 +35,37 @@
 //! | operator | state | header | entry |
 //! |---|---|---|---|
 //! | running folds | `fold` | | key, value |
-//! | windows of a grid | `slices` | clock, fired, of changes begin: signed | start: signed, key, value |
-//! | other windows | `windows` | watermark, wall: signed | key, varint cells, each: start, end: signed, varint records, next: option, timers of the wall and of event time: varint count and signed each, value, kept |
-//! | joins of intervals and as of a version | `join` | watermark: signed | key, of either side: varint records, each: time: signed, record: block |
-//! | timers | `timers.*` | | time: signed, key; of changes those that are gone before those that were set |
+//! | aligned windows | `slices` | clock, fired, for changes begin: signed | start: signed, key, value |
+//! | other windows | `windows` | watermark, wall: signed | key, varint cells, each: start, end: signed, varint records, next: option, timers of the wall and of event time: varint count and signed each, value, trigger state |
+//! | joins of intervals and as of a version | `join` | watermark: signed | key, for each side: varint records, each: time: signed, record: block |
+//! | timers | `timers.*` | | time: signed, key; for changes, deleted timers before set ones |
 //! | any of these with event time | `event_time` | | time: signed |
 //!
-//! A part of a channel holds what was on its way when a checkpoint overtook it: `in_flight.input` what had come to the
-//! consumer, `in_flight.output` what lay at the producer, which follows. Timestamps of records refer to the last watermark
-//! before them, at the beginning to that of the part; `medium` is what it takes to read them.
+//! A part of a channel holds its in-flight data when a checkpoint overtook it. `in_flight.input` holds the data that
+//! had arrived at the consumer. `in_flight.output` holds the data that was queued at the producer, which comes next.
+//! Timestamps of records refer to the last watermark before them, and at the beginning to that of the part. `medium` is
+//! the data that is needed to decode them.
 //!
-//! What lies on disk, and what is written while the task goes on, comes in several parts, in pieces without a header ([`StatePieces`]), and what is
-//! written at once behind them as changes upon them.
+//! State on disk, and state that is written while the task continues, comes in several parts: pieces without a header
+//! ([`StatePieces`]). State that is written at once follows as changes to them.
 //!
-//! Changes build on the parts of the same state and subtask before them, as far back as the last that is whole. What is kept
-//! by key is written so if no more than half of it was touched. Those of slices have no byte after the key: what
-//! is gone are all slices before `begin`.
+//! Changes build on the earlier parts of the same state and subtask, back to the last whole one. Keyed state is written
+//! as changes if at most half of it was touched. Changes of slices have no byte after the key: all slices before
+//! `begin` are deleted.
 //!
-//! Event time is that of the header, the watermark of the subtask that wrote it, for all of its key groups but those that
-//! `event_time` names: these were further.
+//! Event time is that of the header, the watermark of the subtask that wrote it. It holds for all of its key groups
+//! except those that `event_time` lists, which were ahead.
 //!
-//! An option is `00`, or `01` and a signed. Values are of the medium: in Python blocks of the codec. The decoder is total:
-//! any bytes give state or a [`SnapshotError`].
+//! An option is `00`, or `01` and a signed. Values are encoded by the record format: in Python as blocks of the codec.
+//! The decoder is total: any bytes yield state or a [`SnapshotError`].
 //!
 //! # Invariants
-//! - I1: a task snapshots between two records, before it forwards the barrier. What it writes later is as it was then, and what
-//!   it takes to read it is written last.
-//! - I2: a task reports each checkpoint once at most: acknowledged or declined; and that it overtook, once for each order.
-//! - I3: what it keeps builds on nothing but a checkpoint that it took and that it knows to stand.
-//! - I4: a task that has come to the end of its input stays until a checkpoint that it took after that end is complete.
+//! - I1: a task snapshots between two records, before it forwards the barrier. State that it writes later has the
+//!   values at that time. The data that is needed to decode it is written last.
+//! - I2: a task reports each checkpoint at most once, as acknowledged or declined. It reports overtaking once for each
+//!   order.
+//! - I3: the state of a task builds only on a checkpoint that the task took and knows to be complete.
+//! - I4: a task at the end of its input stays until a checkpoint that it took after that end is complete.
 
 mod in_flight;
 mod in_flight_rescaling;
@@ -89,36 +93,37 @@ use crate::error::TaskError;
 use crate::root_cause::RootCause;
 use crate::spec::{OperatorSpec, TaskSpec, partition_id};
 
-/// Names of what is kept of every operator that keeps something: the medium's, and that its input has ended.
+/// Names of state that any operator may have: data to decode its values, the end of its input, and kinds of keys.
 pub(crate) const MEDIUM: &str = "medium";
 pub(crate) const FINISHED: &str = "finished";
 pub(crate) const KEY_KINDS: &str = "key kinds";
 
-/// What barriers mean to a task with several channels.
+/// The treatment of barriers in a task with several channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointMode {
-    /// A channel that brought its barrier waits for the others: after a recovery each record counts once.
+    /// A channel with its barrier waits for the others: after a recovery, each record counts once.
     #[default]
     ExactlyOnce,
-    /// Nobody waits: after a recovery some records may count again.
+    /// No channel waits: after a recovery, some records may count again.
     AtLeastOnce,
 }
 
-/// What a task of a job with checkpoints is started with.
+/// The settings of a task in a job with checkpoints.
 #[derive(Clone)]
 pub struct CheckpointContext {
-    /// What barriers mean.
+    /// The treatment of barriers.
     pub mode: CheckpointMode,
-    /// Whether they may overtake what is queued; those that do are refused otherwise.
+    /// True if barriers may overtake queued data. Otherwise the task refuses unaligned barriers.
     pub overtakes: bool,
-    /// What to begin with; parts of other operators and of others' key groups are passed over. Empty: from nothing.
+    /// The state to restore. Parts of other operators and of other subtasks' key groups are skipped. Empty for a start
+    /// without state.
     pub restored: Vec<RestoredPart>,
-    /// The task had [finished](CheckpointReport::Finished) before the checkpoint that it is restored from: it commits what
-    /// was prepared, tells those behind it once more that time and data have ended, and ends as any other. Its input is
-    /// passed over, and what its operators do at the end of an input is not done again.
+    /// The task had [finished](CheckpointReport::Finished) before the checkpoint that it is restored from. It commits
+    /// its prepared output, reports the end of time and data downstream once more, and ends like any other task. It
+    /// skips its input, and its operators do not repeat their work at the end of input.
     pub has_finished: bool,
-    /// Called on the task's thread: must not block.
+    /// Called on the task's thread, so it must not block.
     pub report: Arc<dyn Fn(CheckpointReport) + Send + Sync>,
 }
 
@@ -135,60 +140,63 @@ impl fmt::Debug for CheckpointContext {
     }
 }
 
-/// What a task is told of a checkpoint.
+/// An order to a task about a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointOrder {
-    /// A source snapshots itself and sends this barrier; others pass it over: theirs come by their channels.
+    /// A source takes its snapshot and sends this barrier. Other tasks skip the order, because barriers reach them by
+    /// their channels.
     Trigger(Barrier),
-    /// The checkpoint has waited in line for too long, whether this task has seen its barrier or not: it is taken at once, and
-    /// overtakes what is queued.
+    /// The checkpoint was delayed by queued data for too long, whether this task has seen its barrier or not. The task
+    /// takes it at once, and the barrier overtakes queued data.
     Overtake(Barrier),
-    /// The checkpoint stands: what was prepared for it may be committed.
+    /// The checkpoint is complete: its prepared output may be committed.
     Complete(u64),
-    /// The checkpoint will never stand.
+    /// The checkpoint will never complete.
     Abort(u64),
 }
 
-/// What a task tells of checkpoints.
+/// A report of a task about checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckpointReport {
-    /// It has taken its snapshot and sent the barrier on, and all is written that it wrote meanwhile.
+    /// It has taken its snapshot and forwarded the barrier. State that it wrote while it continued is complete.
     Acknowledged {
         /// The checkpoint.
         checkpoint_id: u64,
-        /// All that its operators keep, but for what lies on disk.
+        /// State of its operators, except the part that is on disk.
         parts: Vec<StatePart>,
-        /// That, which comes before the parts.
+        /// The part on disk, which precedes `parts`.
         pieces: Vec<StatePieces>,
-        /// The checkpoint that parts [of changes](StatePart::is_of_changes) build on: the newest that it knew to stand.
+        /// The checkpoint that parts [of changes](StatePart::is_of_changes) build on: the newest one that the task knew
+        /// to be complete.
         base: Option<u64>,
-        /// `drain` of the end of its input, if the task had [finished](Self::Finished) when it took the snapshot.
+        /// `drain` of the end of its input, if the task had [finished](Self::Finished) before the snapshot.
         end: Option<bool>,
-        /// From the first barrier to the last, microseconds; 0 at a source.
+        /// Time from the first barrier to the last, in microseconds; 0 at a source.
         aligned_us: u64,
-        /// The longest that the task stood still for its snapshot, at once, microseconds.
+        /// The longest single pause of the task for its snapshot, in microseconds.
         snapshot_us: u64,
     },
-    /// It has been told that this checkpoint is to overtake: no barrier of it is left in line at its outputs. What was
-    /// acknowledged before, or is yet to be, stands beside it.
+    /// It got the order to overtake with this checkpoint: no barrier of it is queued at its outputs any more. The
+    /// acknowledgement, earlier or later, is a separate report.
     Overtook {
         /// The checkpoint.
         checkpoint_id: u64,
-        /// What its barriers have overtaken that were in line.
+        /// The queued data that its barriers have overtaken.
         parts: Vec<StatePart>,
     },
-    /// It cannot take this checkpoint. The task goes on.
+    /// It cannot take this checkpoint. The task continues.
     Declined {
         /// The checkpoint.
         checkpoint_id: u64,
-        /// Why, for people: names operator, state and key.
+        /// The reason, for people: it names operator, state and key.
         reason: String,
-        /// What is to be recognised if it fails like this again.
+        /// The root cause, to recognise a failure that repeats.
         root_cause: Option<RootCause>,
     },
-    /// Its input has ended and its operators have finished; it waits for one more checkpoint, and then ends.
+    /// Its input has ended and its operators have finished. It waits for one more checkpoint, and then ends.
     Finished {
-        /// Whether the input came to its own end. After a stop without draining it goes on when the job does.
+        /// True if the input reached its own end. After a stop without draining, the task continues when the job
+        /// resumes.
         drain: bool,
     },
 }
@@ -199,65 +207,65 @@ impl CheckpointReport {
     }
 }
 
-/// What one subtask of an operator keeps under one name.
+/// One named state of one subtask of an operator.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatePart {
     /// The operator: [`OperatorSpec::state_uid`].
     pub uid: String,
     /// The state, among those of the operator.
     pub name: String,
-    /// Who gets it back.
+    /// The subtasks that restore it.
     pub share: Share,
-    /// As the module says.
+    /// Encoded as the module docs describe.
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
 
-/// Who gets a part back.
+/// The subtasks that restore a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Share {
-    /// Whoever owns one of these key groups, each its own.
+    /// The owners of these key groups, each its own groups.
     Groups {
         /// The first group.
         first: u16,
-        /// The last one, included.
+        /// The last group, included.
         last: u16,
-        /// Key groups of the job.
+        /// Number of key groups of the job.
         of: u32,
     },
-    /// Every subtask, which takes of it what is its own.
+    /// Every subtask; each one takes its own share.
     All {
         /// The subtask that wrote it.
         subtask: u32,
     },
-    /// Whoever reads this channel: it holds what was on its way.
+    /// The reader of this channel: the part holds in-flight data.
     Channel {
         /// The edge in the job graph.
         edge: u32,
-        /// The subtask that fills the partition.
+        /// The subtask that writes the partition.
         producer: u32,
-        /// The subpartition of it.
+        /// Its subpartition.
         subpartition: u32,
     },
-    /// Whoever owns a key group of those that this channel of a keyed edge led to, each its own. No checkpoint says so: it
-    /// is what becomes of a channel where the parallelism is another.
+    /// The owners of the key groups that this channel of a keyed edge led to, each its own groups. No checkpoint
+    /// contains this variant: a channel becomes one when the parallelism changes.
     Dealt {
         /// The edge in the job graph.
         edge: u32,
-        /// The subtask that filled the partition.
+        /// The subtask that wrote the partition.
         producer: u32,
-        /// The subpartition of it: who read it.
+        /// Its subpartition, and so its former reader.
         subpartition: u32,
-        /// How many there were to read.
+        /// Former number of readers.
         of: u32,
     },
-    /// One subtask, all of it, of a channel of an edge without keys. No checkpoint says so either.
+    /// One subtask, which takes the whole channel of an unkeyed edge. No checkpoint contains this variant either.
     Moved {
         /// The edge in the job graph.
         edge: u32,
-        /// The subtask that filled the partition.
+        /// The subtask that wrote the partition.
         producer: u32,
-        /// The subpartition of it.
+        /// Its subpartition.
         subpartition: u32,
         /// The subtask that takes it now.
         to: u32,
@@ -265,12 +273,12 @@ pub enum Share {
 }
 
 impl Share {
-    /// Whether it is of a channel: what was on its way, and no state.
+    /// Returns true for in-flight data of a channel, false for state.
     pub fn is_in_flight(&self) -> bool {
         matches!(self, Self::Channel { .. } | Self::Dealt { .. } | Self::Moved { .. })
     }
 
-    /// Whether this task takes something of a part that is shared so, of the operator with this uid.
+    /// Returns true if this task restores something of such a part, of the operator with this uid.
     pub fn is_for(self, uid: &str, task: &TaskSpec) -> bool {
         let is_shared = match self {
             Self::Channel { edge, producer, subpartition } => {
@@ -310,33 +318,34 @@ impl fmt::Debug for StatePart {
 }
 
 impl StatePart {
-    /// Whether it holds just what has changed since the checkpoint that it builds on.
+    /// Returns true if the part holds only the changes since the checkpoint that it builds on.
     pub fn is_of_changes(&self) -> bool {
         self.bytes.get(1) == Some(&write::OF_CHANGES)
     }
 }
 
-/// Whether a part says what it takes to read values, whatever else is in it: [`medium_items`].
+/// Returns true if a part holds data to decode values, besides any other contents: [`medium_items`].
 pub fn has_medium(name: &str, share: &Share) -> bool {
     name == MEDIUM || share.is_in_flight()
 }
 
-/// Whether what is kept under this name is nothing that anybody would miss: it comes again by itself.
+/// Returns true if the state of this name can be lost without harm, because it is created again.
 pub fn is_incidental(name: &str) -> bool {
     [FINISHED, MEDIUM, KEY_KINDS, STATE_KINDS, WATERMARK, EVENT_TIME].contains(&name)
 }
 
-/// Of which kind the typed states of a function are, such as a value or a list, by their names.
+/// Name of the kinds of a function's typed states, such as value or list.
 pub const STATE_KINDS: &str = "state kinds";
 
-/// How far key groups had come in event time, of operators that keep state by key.
+/// Event time of key groups that are ahead, in operators with keyed state.
 pub(crate) const EVENT_TIME: &str = "event_time";
 
-/// How far event time had come, of operators that keep it apart from their state.
+/// Event time of operators that store it apart from their state.
 pub const WATERMARK: &str = "watermark";
 
 impl OperatorSpec {
-    /// What its state is called: the user's uid, or its number in the plan, which another program would give to another.
+    /// Name of its state: the user's uid, or its number in the plan. Another program would give that number to another
+    /// operator.
     pub fn state_uid(&self) -> String {
         self.uid.clone().unwrap_or_else(|| format!("#{}", self.id))
     }

@@ -1,26 +1,26 @@
-//! How far a task is with its checkpoints.
+//! Tracks the checkpoints of a task.
 
 use std::sync::Arc;
 
 use super::{CheckpointContext, CheckpointReport};
 
-/// What a task remembers of its checkpoints.
+/// Checkpoint progress of a task.
 pub(crate) struct Progress {
     report: Arc<dyn Fn(CheckpointReport) + Send + Sync>,
-    /// The newest that it took or declined.
+    /// The newest checkpoint that it took or declined.
     last_seen: Option<u64>,
-    /// The newest that it knows to stand.
+    /// The newest checkpoint that it knows to be complete.
     complete: Option<u64>,
     end: Option<End>,
 }
 
-/// The task has come to the end of its input.
+/// State of a task at the end of its input.
 #[derive(Default)]
 struct End {
     /// The first checkpoint that it took, or declined, since: one that it took before may be complete only afterwards, where
     /// its barriers overtake, and has nothing of what the end made.
     first_taken: Option<u64>,
-    /// One of these stands.
+    /// True if one of these is complete.
     is_kept: bool,
 }
 
@@ -29,12 +29,12 @@ impl Progress {
         Self { report: Arc::clone(&checkpointing.report), last_seen: None, complete: None, end: None }
     }
 
-    /// Whether this checkpoint was neither taken nor declined.
+    /// Returns true if this checkpoint was neither taken nor declined.
     pub(crate) fn is_news(&self, checkpoint_id: u64) -> bool {
         self.last_seen.is_none_or(|last_seen| last_seen < checkpoint_id)
     }
 
-    /// The same, for one that is taken now.
+    /// The same for a checkpoint that is taken now.
     pub(crate) fn begin(&mut self, checkpoint_id: u64) -> bool {
         let is_new = self.is_news(checkpoint_id);
         if is_new {
@@ -58,7 +58,7 @@ impl Progress {
         }
     }
 
-    /// The newest checkpoint that stands, as far as it was told.
+    /// The newest complete checkpoint, as far as the task knows.
     pub(crate) fn complete(&self) -> Option<u64> {
         self.complete
     }
@@ -70,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// Whether all that the task has done is kept (I4).
+    /// Returns true if all work of the task is in a complete checkpoint (I4).
     pub(crate) fn may_end(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.is_kept)
     }

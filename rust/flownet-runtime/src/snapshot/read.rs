@@ -1,4 +1,4 @@
-//! Bytes to state.
+//! Decodes state from snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::state::{KeyEntry, KeyGroupRange, KeyedState, LargeState, Values};
 use crate::timer::{KeptTimers, TimerKey};
 use crate::varint::{take_varint, unzigzag};
 
-/// Why state that was kept cannot be read back.
+/// The reason why saved state cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SnapshotError {
@@ -26,7 +26,7 @@ pub enum SnapshotError {
         uid: String,
         /// Its state.
         state: String,
-        /// What it says.
+        /// The version found.
         found: u8,
     },
     /// The bytes are not what flownet writes.
@@ -36,30 +36,30 @@ pub enum SnapshotError {
         uid: String,
         /// Its state.
         state: String,
-        /// Where it breaks the format.
+        /// The place where it breaks the format.
         what: String,
     },
-    /// A part of it is damaged or gone.
+    /// A part of it is damaged or missing.
     #[error("state '{state}' of operator '{uid}' cannot be read: {reason}")]
     Damaged {
         /// The operator.
         uid: String,
         /// Its state.
         state: String,
-        /// What the store said.
+        /// The error of the store.
         reason: String,
     },
-    /// It cannot be fetched from where it is kept.
+    /// It cannot be fetched from the store.
     #[error("state '{state}' of operator '{uid}' cannot be read: {reason}")]
     OutOfReach {
         /// The operator.
         uid: String,
         /// Its state.
         state: String,
-        /// What the store said.
+        /// The error of the store.
         reason: String,
     },
-    /// The operator keeps nothing of the kind.
+    /// The operator has no such state.
     #[error("state '{state}' was kept of operator '{uid}', which has none: the checkpoint is of another dataflow")]
     Unknown {
         /// The operator.
@@ -67,15 +67,15 @@ pub enum SnapshotError {
         /// Its state.
         state: String,
     },
-    /// The operator cannot go on with it.
+    /// The operator cannot resume with it.
     #[error("operator '{uid}' cannot go on from the checkpoint: {reason}")]
     Refused {
         /// The operator.
         uid: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The job has another number of key groups now, so keys would lie elsewhere.
+    /// The job now has another number of key groups, so keys would belong to other groups.
     #[error(
         "state '{state}' of operator '{uid}' lies in {written} key groups and the job has {now}: max_parallelism cannot \
          change once there is state"
@@ -85,40 +85,40 @@ pub enum SnapshotError {
         uid: String,
         /// Its state.
         state: String,
-        /// When it was written.
+        /// Number of key groups when it was written.
         written: u32,
-        /// Now.
+        /// Number of key groups now.
         now: u32,
     },
 }
 
 impl SnapshotError {
-    /// Whether the same may be read another time: what is kept elsewhere may be in reach again.
+    /// Returns true if another attempt may succeed, because the store may be reachable again.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::OutOfReach { .. })
     }
 }
 
-/// What was kept of one operator, for one of its subtasks.
+/// The saved state of one operator, for one of its subtasks.
 #[derive(Clone, Debug)]
 pub struct RestoredState<'a> {
     parts: Vec<&'a StatePart>,
-    /// What is read piece by piece, each behind so many of the parts.
+    /// Pieces to be fetched one by one, each with the number of parts before it.
     pieces: Vec<(usize, &'a Piece)>,
     subtask: u32,
     range: KeyGroupRange,
 }
 
-/// What one subtask wrote of a state, as far as its key groups are owned here now.
+/// The state that one subtask wrote, restricted to the key groups owned here.
 #[derive(Debug)]
 pub struct KeyedPart<'a> {
-    /// What concerns all groups.
+    /// Data for all groups.
     pub header: Input<'a>,
-    /// The entries of each group that is owned.
+    /// The entries of each owned group.
     pub groups: Vec<Input<'a>>,
 }
 
-/// One part of what lies by key group.
+/// One part of a state by key group.
 struct TrackedPart<'a> {
     /// The first key group of the subtask that wrote it.
     writer: u16,
@@ -127,7 +127,7 @@ struct TrackedPart<'a> {
 }
 
 impl<'a> TrackedPart<'a> {
-    /// Each key with what is kept of it, to be gone past, or nothing where that is no more.
+    /// Visits each key with its value, which `take` has to skip, or `None` if the key was removed.
     fn each<E: From<TaskError>>(
         self,
         mut take: impl FnMut(&KeyedRecord<'a>, Option<&mut Input<'a>>) -> Result<(), E>,
@@ -146,13 +146,13 @@ impl<'a> TrackedPart<'a> {
 const BASELESS: &str = "changes without what they build on";
 
 impl<'a> RestoredState<'a> {
-    /// Of `parts`, those of the operator with this uid.
+    /// Selects the parts of the operator with this uid.
     pub fn of(uid: &str, parts: &'a [StatePart], subtask: u32, range: KeyGroupRange) -> Self {
         let parts = parts.iter().filter(|part| part.uid == uid).collect();
         Self { parts, pieces: Vec::new(), subtask, range }
     }
 
-    /// The same where some of it may be elsewhere.
+    /// The same for parts that may be stored elsewhere.
     pub(crate) fn of_restored(uid: &str, all: &'a [RestoredPart], subtask: u32, range: KeyGroupRange) -> Self {
         let (mut parts, mut pieces) = (Vec::new(), Vec::new());
         for restored in all {
@@ -165,12 +165,12 @@ impl<'a> RestoredState<'a> {
         Self { parts, pieces, subtask, range }
     }
 
-    /// Whether nothing was kept.
+    /// Returns true if there is no state.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// For who keeps nothing: there must be nothing, but for what a stage keeps of any operator.
+    /// Returns an error if there is state for an operator that has none. State that any operator may have is ignored.
     pub(crate) fn refuse(&self) -> Result<(), TaskError> {
         match self.parts.iter().find(|part| !is_incidental(&part.name)) {
             None => Ok(()),
@@ -178,23 +178,23 @@ impl<'a> RestoredState<'a> {
         }
     }
 
-    /// The error of an operator that cannot go on with what was kept.
+    /// The error of an operator that cannot resume with the state.
     #[cold]
     pub fn refused(&self, operator: &str, reason: impl std::fmt::Display) -> TaskError {
         SnapshotError::Refused { uid: operator.to_owned(), reason: reason.to_string() }.into()
     }
 
-    /// Whether some subtask kept something under this name.
+    /// Returns true if some subtask wrote a state of this name.
     pub fn has(&self, name: &str) -> bool {
         self.named(name).next().is_some()
     }
 
-    /// What lies by key group under this name.
+    /// The state of this name, by key group.
     pub fn groups(&self, name: &str) -> Result<Vec<KeyedPart<'a>>, TaskError> {
         self.named(name).filter_map(|part| self.keyed_part(part, OF_GROUPS).transpose()).collect()
     }
 
-    /// The header of each part under this name that is of key groups owned here, with the first and the last of its groups.
+    /// The headers of parts with this name and key groups owned here, with the first and the last group of each.
     pub(crate) fn headers(&self, name: &str) -> Result<Vec<(u16, u16, Input<'a>)>, TaskError> {
         let mut headers = Vec::new();
         for part in self.named(name) {
@@ -205,8 +205,8 @@ impl<'a> RestoredState<'a> {
         Ok(headers)
     }
 
-    /// What this subtask kept under this name as one number, if there are as many subtasks as before; else the least that
-    /// any of them kept.
+    /// Returns the number that this subtask wrote under this name, if the parallelism is unchanged. Otherwise returns
+    /// the least number of any subtask.
     pub fn own_or_least(&self, name: &str, parallelism: u32) -> Result<Option<i64>, TaskError> {
         let mut all = Vec::new();
         for (subtask, mut item) in self.items(name)? {
@@ -217,7 +217,7 @@ impl<'a> RestoredState<'a> {
         Ok(mine.map(|(_, number)| number).min())
     }
 
-    /// What belongs to no key under this name: by subtask that wrote it, in order.
+    /// The items of this name, which belong to no key, ordered by the subtask that wrote them.
     pub fn items(&self, name: &str) -> Result<Vec<(u32, Input<'a>)>, TaskError> {
         let mut items = Vec::new();
         for part in self.named(name) {
@@ -231,7 +231,8 @@ impl<'a> RestoredState<'a> {
         Ok(items)
     }
 
-    /// Whether what belongs to no key under this name is of the subtasks that there are now, so that each may take its own.
+    /// Returns true if the items of this name are from as many subtasks as there are now, so that each may take its
+    /// own.
     pub fn is_of_as_many(&self, name: &str, parallelism: u32) -> bool {
         let writers = self.named(name).filter_map(|part| match part.share {
             Share::All { subtask } => Some(subtask),
@@ -241,8 +242,8 @@ impl<'a> RestoredState<'a> {
         writers.inspect(|_| count += 1).all(|subtask| subtask < parallelism) && count == parallelism
     }
 
-    /// Of the items of a name, those that this subtask takes where each is to be taken by one: its own where it wrote some
-    /// and there are as many subtasks as before, else each in turn.
+    /// Returns the items of a name that this subtask takes, if one subtask takes each item. If the parallelism is
+    /// unchanged, each takes its own. Otherwise they are distributed round-robin.
     pub fn dealt_items(&self, name: &str, parallelism: u32) -> Result<Vec<Input<'a>>, TaskError> {
         let items = self.items(name)?;
         let is_same = self.is_of_as_many(name, parallelism);
@@ -252,15 +253,15 @@ impl<'a> RestoredState<'a> {
         Ok(turns.zip(items).filter(mine).map(|(_, (_, input))| input).collect())
     }
 
-    /// Of the items of a name, those that this subtask takes where each is to be taken by one, and where those of one
-    /// subtask belong together: they come to one subtask, in their order, and its own to itself if it is still there.
+    /// Returns the items of a name that this subtask takes, if the items of one former subtask belong together. One
+    /// subtask takes all of them in their order, and each former subtask that still exists takes its own.
     pub fn dealt_lists(&self, name: &str, parallelism: u32) -> Result<Vec<Input<'a>>, TaskError> {
         let mine = self.items(name)?.into_iter().filter(|(subtask, _)| subtask % parallelism == self.subtask);
         Ok(mine.map(|(_, input)| input).collect())
     }
 
-    /// Puts back what [`Snapshot::add_keyed`](super::Snapshot::add_keyed) wrote, changes upon what they build on. Gives the
-    /// header of each subtask that wrote some of it, as of its last snapshot.
+    /// Restores the state that [`Snapshot::add_keyed`](super::Snapshot::add_keyed) wrote, changes after the state that
+    /// they build on. Returns the header of each subtask that wrote some of it, as of its last snapshot.
     pub fn read_keyed<V, E: From<TaskError>>(
         &self,
         name: &str,
@@ -279,8 +280,8 @@ impl<'a> RestoredState<'a> {
         })
     }
 
-    /// The same for what [`Snapshot::add_large`](super::Snapshot::add_large) wrote, which is one form; pieces are fetched one after
-    /// the other.
+    /// The same for [`Snapshot::add_large`](super::Snapshot::add_large), with the same format. Pieces are fetched one
+    /// after the other.
     pub fn read_large<V>(
         &self,
         name: &str,
@@ -292,15 +293,15 @@ impl<'a> RestoredState<'a> {
         Ok(self.last_headers(name)?.into_values().map(|(header, _)| header).collect())
     }
 
-    /// Goes through the parts of what lies by key group, changes behind what they build on; pieces are fetched when their turn
-    /// comes, one after the other.
+    /// Visits the parts of a state by key group, changes after the state that they build on. Pieces are fetched in
+    /// their turn, one after the other.
     fn each_tracked<E: From<TaskError>>(
         &self,
         name: &str,
         mut each: impl FnMut(TrackedPart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut pieces = self.pieces.iter().filter(|(_, piece)| piece.name == name).peekable();
-        // The subtasks of which something came.
+        // The subtasks with a whole part so far.
         let mut writers = BTreeSet::new();
         let mut take = |part: &StatePart| {
             let Some(tracked) = self.tracked_part(part)? else { return Ok(()) };
@@ -324,7 +325,7 @@ impl<'a> RestoredState<'a> {
         Ok(())
     }
 
-    /// The header of each subtask that wrote some of it, as of its last snapshot, and whether that is of changes.
+    /// The header of each subtask that wrote some of it, as of its last snapshot, with true if that is of changes.
     fn last_headers(&self, name: &str) -> Result<BTreeMap<u16, (Input<'a>, bool)>, TaskError> {
         let mut headers = BTreeMap::new();
         for part in self.named(name) {
@@ -334,7 +335,7 @@ impl<'a> RestoredState<'a> {
         Ok(headers)
     }
 
-    /// Reads what is kept of each key, or that nothing is any more, as it comes.
+    /// Decodes each key's value, or `None` for a removed key, in order of arrival.
     fn read_each<V, E: From<TaskError>>(
         &self,
         name: &str,
@@ -349,15 +350,16 @@ impl<'a> RestoredState<'a> {
         Ok(headers.into_values().collect())
     }
 
-    /// Puts back the values of slices of time, changes upon what they build on: each may come again, as it was later. Gives how
-    /// far time had come, and up to when windows had fired: the least that any subtask said. Both go past the value.
+    /// Restores the values of time slices, changes after the state that they build on. A value may come again with
+    /// later contents. Returns the clock, and the time up to which windows have fired: the least of all subtasks. Both
+    /// closures have to read past the value.
     pub fn read_slices<E: From<TaskError>>(
         &self,
         name: &str,
         mut pass: impl FnMut(&mut Input<'_>) -> Result<(), E>,
         mut put_back: impl FnMut(i64, &KeyedRecord<'_>, &mut Input<'_>) -> Result<(), E>,
     ) -> Result<Option<(i64, i64)>, E> {
-        // Of each subtask as it said last: how far time had come, and when the first of its slices begins.
+        // The last report of each subtask: the clock, the fired time, and the start of its first slice.
         let mut times = BTreeMap::new();
         for (writer, (mut header, is_of_changes)) in self.last_headers(name)? {
             let (clock_ms, fired_ms) = (header.signed()?, header.signed()?);
@@ -372,7 +374,7 @@ impl<'a> RestoredState<'a> {
                 while !entries.is_empty() {
                     let start_ms = entries.signed()?;
                     let record = entries.key()?;
-                    // What has been given out and forgotten since is still part of what changes build on.
+                    // A slice that has been emitted and deleted since is still part of the state that changes build on.
                     if start_ms >= *begin_ms {
                         put_back(start_ms, &record, &mut entries)?;
                     } else {
@@ -386,7 +388,8 @@ impl<'a> RestoredState<'a> {
         Ok(times.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1))))
     }
 
-    /// Puts back what [`Snapshot::add_timers`](super::Snapshot::add_timers) wrote, changes upon what they build on.
+    /// Restores the timers that [`Snapshot::add_timers`](super::Snapshot::add_timers) wrote, changes after the state
+    /// that they build on.
     pub fn read_timers(&self, name: &str, timers: &mut KeptTimers) -> Result<(), TaskError> {
         self.each_tracked(name, |TrackedPart { is_of_changes, part, .. }| {
             for mut entries in part.groups {
@@ -404,7 +407,7 @@ impl<'a> RestoredState<'a> {
         })
     }
 
-    /// What lies by key group under this name, changes behind what they build on.
+    /// The parts of this name by key group, changes after the state that they build on.
     fn tracked(&self, name: &str) -> Result<Vec<TrackedPart<'a>>, TaskError> {
         let mut all: Vec<TrackedPart<'a>> = Vec::new();
         for part in self.named(name) {
@@ -417,7 +420,7 @@ impl<'a> RestoredState<'a> {
         Ok(all)
     }
 
-    /// None if nothing of it is owned here, or if it does not lie by key group.
+    /// Returns `None` if no group of it is owned here, or if it is not stored by key group.
     fn tracked_part<'p>(&self, part: &'p StatePart) -> Result<Option<TrackedPart<'p>>, TaskError> {
         let (is_of_changes, Share::Groups { first: writer, .. }) = (part.is_of_changes(), part.share) else {
             return Ok(None);
@@ -426,7 +429,8 @@ impl<'a> RestoredState<'a> {
         Ok(self.keyed_part(part, kind)?.map(|part| TrackedPart { writer, is_of_changes, part }))
     }
 
-    /// Whether one of these key groups is owned here, or it takes a look at the bytes to refuse them.
+    /// Returns true if one of these key groups is owned here, or if the part has to be refused because of its number of
+    /// groups.
     fn owns_some(&self, share: Share) -> bool {
         let Share::Groups { first, last, of } = share else { return false };
         let (own_first, own_last) = (self.range.first().get(), self.range.last().get());
@@ -437,7 +441,7 @@ impl<'a> RestoredState<'a> {
         self.parts.iter().copied().filter(move |part| part.name == name)
     }
 
-    /// None if nothing of it is owned here.
+    /// Returns `None` if no group of it is owned here.
     fn keyed_part<'p>(&self, part: &'p StatePart, kind: u8) -> Result<Option<KeyedPart<'p>>, TaskError> {
         let Share::Groups { first, last, of } = part.share else { return Ok(None) };
         let now = self.range.max_parallelism();
@@ -468,7 +472,7 @@ impl<'a> RestoredState<'a> {
     }
 }
 
-/// What the medium of a task kept to read its values by; nothing of a part [without it](super::has_medium).
+/// Returns the data of a task to decode its values. Empty for a part [without it](super::has_medium).
 pub fn medium_items(part: &StatePart) -> Result<Vec<&[u8]>, TaskError> {
     if part.share.is_in_flight() {
         return medium_of_channel(part);
@@ -483,12 +487,12 @@ pub fn medium_items(part: &StatePart) -> Result<Vec<&[u8]>, TaskError> {
     Ok(items)
 }
 
-/// Bytes of a part on their way back. Every step is checked: what is no state is an error that says whose.
+/// Bytes of a part that is restored. Every step is checked: invalid bytes yield an error that names the state.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     part: &'a StatePart,
     bytes: &'a [u8],
-    /// Whose entries these are, out of how many groups.
+    /// The key group of these entries, and the number of groups.
     group: Option<(KeyGroup, u32)>,
 }
 
@@ -508,12 +512,12 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// What was kept elsewhere than in a part; `part` says of which state.
+    /// Bytes that were stored outside a part. `part` names the state.
     pub(crate) fn kept(part: &'a StatePart, bytes: &'a [u8]) -> Self {
         Self { part, bytes, group: None }
     }
 
-    /// The key group whose entries these are.
+    /// The key group of these entries.
     pub(crate) fn group(&self) -> Option<u16> {
         self.group.map(|(group, _)| group.get())
     }
@@ -522,12 +526,12 @@ impl<'a> Input<'a> {
         Self::body(part, OF_CHANNEL)
     }
 
-    /// Whether all was read.
+    /// Returns true if all bytes were read.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Goes past what `pass` does, and gives the bytes of that.
+    /// Reads past the bytes that `pass` reads, and returns them.
     pub(crate) fn passed(
         &mut self,
         pass: impl FnOnce(&mut Self) -> Result<(), TaskError>,
@@ -537,12 +541,12 @@ impl<'a> Input<'a> {
         Ok(&before[..before.len() - self.bytes.len()])
     }
 
-    /// All that is left.
+    /// Takes all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn byte(&mut self) -> Result<u8, TaskError> {
         match self.bytes.split_first() {
             Some((byte, rest)) => {
@@ -553,7 +557,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Whether a key among changes is held.
+    /// Reads whether a key among changes is held.
     fn is_changed(&mut self) -> Result<bool, TaskError> {
         match self.byte()? {
             REMOVED => Ok(false),
@@ -562,19 +566,19 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// An unsigned integer.
+    /// Reads an unsigned integer.
     pub fn varint(&mut self) -> Result<u64, TaskError> {
         let (value, rest) = take_varint(self.bytes).map_err(|error| self.broken(error))?;
         self.bytes = rest;
         Ok(value)
     }
 
-    /// An integer that may be negative.
+    /// Reads an integer that may be negative.
     pub fn signed(&mut self) -> Result<i64, TaskError> {
         self.varint().map(unzigzag)
     }
 
-    /// An integer, if there is one.
+    /// Reads an optional integer.
     pub(crate) fn option(&mut self) -> Result<Option<i64>, TaskError> {
         match self.byte()? {
             0 => Ok(None),
@@ -583,18 +587,18 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Bytes behind their length.
+    /// Reads bytes after their length.
     pub fn block(&mut self) -> Result<&'a [u8], TaskError> {
         let len = self.varint()?;
         self.take(len)
     }
 
-    /// The same, to be read on.
+    /// The same, as an input to read from.
     pub fn nested(&mut self) -> Result<Self, TaskError> {
         Ok(Self { bytes: self.block()?, ..*self })
     }
 
-    /// A key, as the record without a value that would bring it.
+    /// Reads a key, as a record of that key without a value.
     pub fn key(&mut self) -> Result<KeyedRecord<'a>, TaskError> {
         let key = self.block()?;
         let given = self.given()?;
@@ -609,7 +613,7 @@ impl<'a> Input<'a> {
         Ok(KeyedRecord::of_key(key, hash, given))
     }
 
-    /// The form that a key was given in, where that was another than the canonical one.
+    /// Reads the form in which a key was given, if that is not the canonical one.
     pub(crate) fn given(&mut self) -> Result<Option<&'a [u8]>, TaskError> {
         match self.varint()? {
             0 => Ok(None),

@@ -1,11 +1,12 @@
-//! State that is larger than memory, on its way to the store and back: piece by piece, each a part that can be read by itself.
+//! Streams state that is larger than memory to the store and back, piece by piece. Each piece is a part that can be
+//! decoded by itself.
 //!
 //! # Invariants
-//! - P1: a piece is of the form of any part of groups or of changes, without a header: those of a snapshot follow each other, and the
-//!   part of the same state that has the header follows them all.
-//! - P2: of a key that is in several of them the last one counts.
-//! - P3: no more than one piece of a state is in memory at a time, neither when it is written nor when it is read; but for
-//!   what was held in memory, of which all pieces are there as they are handed over, and each is given up as it is written.
+//! - P1: a piece has the format of a part of groups or of changes, without a header. The pieces of a snapshot follow
+//!   each other, and the part of the same state with the header follows them all.
+//! - P2: if a key is in several pieces, the last one counts.
+//! - P3: at most one piece of a state is in memory at a time, both on writing and on reading. An exception is state
+//!   that was held in memory: all its pieces exist when they are handed over, and each is freed when it is written.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,27 +14,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{Share, SnapshotError, StatePart};
 use crate::error::TaskError;
 
-/// What the operators of a task keep.
+/// The written state of a task's operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenState {
-    /// What is all there.
+    /// The parts, complete.
     pub parts: Vec<StatePart>,
-    /// What comes in pieces: before the parts.
+    /// The parts in pieces, which precede `parts`.
     pub pieces: Vec<StatePieces>,
 }
 
 impl WrittenState {
-    /// Adds what is kept beside it.
+    /// Adds more written state.
     pub(crate) fn add(&mut self, Self { parts, pieces }: Self) {
         self.parts.extend(parts);
         self.pieces.extend(pieces);
     }
 }
 
-/// Says, again and again, whether a task has written for long enough.
+/// Returns true once a task has written for long enough.
 pub type IsOver<'a> = &'a mut dyn FnMut() -> bool;
 
-/// State of one name as it was at a snapshot, to be taken piece by piece while the task goes on. Clones are of the same.
+/// One named state as it was at a snapshot, to be taken piece by piece while the task continues. Clones share the
+/// pieces.
 #[derive(Clone)]
 pub struct StatePieces(Arc<Mutex<NextPiece>>);
 
@@ -44,7 +46,7 @@ impl StatePieces {
         Self(Arc::new(Mutex::new(next)))
     }
 
-    /// The next one; none if that were all. It reads from disk, so it blocks.
+    /// Takes the next piece; `None` after the last one. It reads from disk, so it blocks.
     ///
     /// # Errors
     /// The disk cannot be read.
@@ -68,34 +70,34 @@ impl fmt::Debug for StatePieces {
     }
 }
 
-/// What a task begins with, one of it.
+/// One part of the state to restore.
 #[derive(Clone, Debug)]
 pub enum RestoredPart {
-    /// It is here.
+    /// A part in memory.
     Here(StatePart),
-    /// It is fetched when its turn comes, and given up when it has been read.
+    /// A piece that is fetched in its turn, and freed when it has been read.
     Piece(Piece),
 }
 
-/// A piece that is elsewhere.
+/// A piece in the store.
 #[derive(Clone)]
 pub struct Piece {
-    /// The operator: of [`StatePart::uid`].
+    /// The operator, see [`StatePart::uid`].
     pub uid: String,
     /// The state.
     pub name: String,
-    /// Who gets it back.
+    /// The subtasks that restore it.
     pub share: Share,
-    /// Brings its bytes, or says why it cannot. Called on the task's thread, which waits for it.
+    /// Fetches its bytes, or returns the reason for the failure. Called on the task's thread, which waits for it.
     pub fetch: Arc<dyn Fn() -> Result<Vec<u8>, FetchError> + Send + Sync>,
 }
 
-/// Why a piece could not be fetched.
+/// The reason why a piece could not be fetched.
 #[derive(Clone, Debug)]
 pub struct FetchError {
-    /// What the store said.
+    /// The error of the store.
     pub reason: String,
-    /// Whether the piece is damaged or gone, so that another attempt finds the same.
+    /// True if the piece is damaged or missing, so that another attempt fails too.
     pub is_damage: bool,
 }
 
@@ -120,7 +122,7 @@ impl fmt::Debug for Piece {
 }
 
 impl RestoredPart {
-    /// Who gets it back.
+    /// The subtasks that restore it.
     pub fn share(&self) -> Share {
         match self {
             Self::Here(part) => part.share,

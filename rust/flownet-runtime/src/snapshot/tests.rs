@@ -1,4 +1,4 @@
-//! What is written comes back, for whichever subtasks there are then; what nobody wrote is an error.
+//! Written state is restored with any parallelism; other bytes are an error.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn is_of(key: &[u8], subtask: u32, parallelism: u32) -> bool {
     (u32::from(range.first().get())..=u32::from(range.last().get())).contains(&owner(key))
 }
 
-/// Everything by key, and the timers, that the parts give to subtasks of this number.
+/// All keyed state and timers that the parts give to this number of subtasks.
 type AllState = (Vec<(Vec<u8>, Option<Vec<u8>>, u64)>, Vec<(i64, Vec<u8>)>);
 
 fn write_one(_: &[u8], held: &KeyEntry<u64>, out: &mut Vec<u8>) -> Result<(), TaskError> {
@@ -65,7 +65,7 @@ fn an_operator_that_keeps_nothing_refuses_the_state_of_another() {
     assert_eq!(RestoredState::of("other", &of_another, 0, range(0, 1)).refuse(), Ok(()));
 }
 
-/// Items of as many subtasks as there are counts, each its subtask and its number: as they are kept, and themselves.
+/// Items of as many subtasks as there are counts, each its subtask and its number: as parts, and as values.
 fn lists(counts: &[usize]) -> (Vec<StatePart>, Vec<[u8; 2]>) {
     let (mut parts, mut all) = (Vec::new(), Vec::new());
     for (subtask, count) in (0u8..).zip(counts) {
@@ -164,12 +164,12 @@ proptest! {
     }
 }
 
-/// A subtask with checkpoints that come to stand, or not, and are told of, or not yet.
+/// A subtask with checkpoints that complete or not, and are reported or not yet.
 struct KeptSubtask {
     state: KeyedState<KeyEntry<u64>>,
     model: BTreeMap<u8, u64>,
     taken: u64,
-    /// What each checkpoint is made of, with what it builds on, and what was held then.
+    /// The parts of each checkpoint, with those that they build on, and the state at that time.
     all: BTreeMap<u64, (Vec<StatePart>, BTreeMap<u8, u64>)>,
     complete: Option<u64>,
     of_changes: usize,
@@ -183,7 +183,7 @@ impl KeptSubtask {
 
     fn set(&mut self, key: u8, value: u64) {
         let record = KeyedRecord::of_key(std::slice::from_ref(&key), hash_key(&[key]), None);
-        // As folds change a value, or as functions put another.
+        // Values are changed in place, as by folds, or replaced, as by functions.
         match self.state.get_mut(&[key], record.hash) {
             Some(held) if value.is_multiple_of(2) => held.value = value,
             _ => drop(self.state.insert(&[key], record.hash, KeyEntry::new(&record, value)).unwrap()),
@@ -231,7 +231,7 @@ proptest! {
         for (action, key, value) in actions {
             match action {
                 0..3 => kept.take_checkpoint(),
-                // Any that was taken may come to stand; that is told late, and in order.
+                // Any checkpoint may complete; the report comes late, and in order.
                 3..6 => kept.complete = kept.complete.max(Some(value % (kept.taken + 1)).filter(|told| *told > 0)),
                 6..12 => kept.set(key % keys, value),
                 12 => (0..keys).for_each(|key| kept.set(key, value)),

@@ -1,4 +1,4 @@
-//! State to bytes.
+//! Encodes state for snapshots.
 
 use flownet_core::KeyGroup;
 
@@ -11,9 +11,9 @@ use crate::state::{
 use crate::timer::{KeptTimers, TimerKey, TimersSince};
 use crate::varint::{put_varint, zigzag};
 
-/// Of what is written.
+/// Version of the written format.
 pub(super) const VERSION: u8 = 2;
-/// What is read goes back to this one, which had no changes of timers.
+/// Oldest version that can be read. It has no changes of timers.
 pub(super) const OLDEST_VERSION: u8 = 1;
 pub(super) const OF_GROUPS: u8 = 1;
 pub(super) const OF_ITEMS: u8 = 2;
@@ -22,7 +22,7 @@ pub(super) const OF_CHANNEL: u8 = 4;
 pub(crate) const REMOVED: u8 = 0;
 pub(crate) const CHANGED: u8 = 1;
 
-/// What one subtask of an operator keeps, as it is written out.
+/// The state of one subtask of an operator, as it is written.
 #[derive(Debug)]
 pub struct Snapshot<'a> {
     uid: &'a str,
@@ -30,28 +30,28 @@ pub struct Snapshot<'a> {
     checkpoint_id: u64,
     complete: Option<u64>,
     written: WrittenState,
-    /// Of the keys that were written, a bit for each byte that one began with.
+    /// One bit for each byte that any written key begins with.
     first_bytes: [u64; 4],
 }
 
 impl<'a> Snapshot<'a> {
-    /// Nothing yet, of a subtask of the operator with this uid.
+    /// An empty snapshot, of a subtask of the operator with this uid.
     pub fn new(uid: &'a str, subtask: u32, checkpoint_id: u64) -> Self {
         Self { uid, subtask, checkpoint_id, complete: None, written: WrittenState::default(), first_bytes: [0; 4] }
     }
 
-    /// The same, which may build on what was kept for this checkpoint.
+    /// The same snapshot, which may build on this complete checkpoint.
     #[must_use]
     pub fn on(self, complete: Option<u64>) -> Self {
         Self { complete, ..self }
     }
 
-    /// The checkpoint that it is for.
+    /// The checkpoint of this snapshot.
     pub fn checkpoint_id(&self) -> u64 {
         self.checkpoint_id
     }
 
-    /// Adds what lies by key group: `write` puts each entry where [`Groups::of`] says.
+    /// Adds state by key group. `write` appends each entry to the group of its key, see [`Groups::of`].
     pub fn add_groups(
         &mut self,
         name: &str,
@@ -64,14 +64,15 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// The checkpoint that what lies by key group may be written upon, as what has changed since: one that stands. None: all of
-    /// it is written. So it is where more than half was touched since: that is no shorter, and one more part to read.
+    /// Returns the complete checkpoint that keyed state may build on, as changes since. With `None`, all of it is
+    /// written. The caller also writes all if more than half was touched since: changes are no shorter then, and one
+    /// more part to read.
     pub(crate) fn base<K>(&self, changes: &Changes<K>) -> Option<Base> {
         self.complete.and_then(|complete| changes.base(complete))
     }
 
-    /// Adds what lies by key group: what has changed since `base`, or all of it. What lies on disk is added as [`StatePieces`], and
-    /// what is in memory as changes upon them.
+    /// Adds state by key group: the changes since `base`, or all. On-disk state is added as [`StatePieces`], and held
+    /// state as changes to them.
     pub(crate) fn add_upon<K>(
         &mut self,
         base: Option<Base>,
@@ -89,7 +90,7 @@ impl<'a> Snapshot<'a> {
         changes.on_taken(self.checkpoint_id, self.complete, base, bytes);
     }
 
-    /// Adds pieces, as they come.
+    /// Adds pieces, to be fetched one by one.
     fn add_pieces(
         &mut self,
         name: &str,
@@ -113,8 +114,8 @@ impl<'a> Snapshot<'a> {
         len
     }
 
-    /// Adds what is kept by key: all of it, or what has changed since a checkpoint that stands. `header` concerns all keys;
-    /// `write` appends what is kept for one.
+    /// Adds keyed state: all of it, or the changes since a complete checkpoint. `header` applies to all keys. `write`
+    /// appends the value of one.
     pub fn add_keyed<V>(
         &mut self,
         name: &str,
@@ -141,7 +142,7 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// The same of state that may be on disk in part.
+    /// The same for state that may be partly on disk.
     pub fn add_large<V>(
         &mut self,
         name: &str,
@@ -166,7 +167,7 @@ impl<'a> Snapshot<'a> {
         let keys = touched.as_ref().map_or(held.len(), Vec::len);
         if may_be_later && is_many {
             groups.put_removed(removed.into_iter())?;
-            // It stands upon the pieces that come.
+            // These changes build on the pieces that follow.
             let bytes = self.add_body(name, true, groups);
             state.begin_to_write(self.checkpoint_id, base, keys);
             state.changes_mut().on_taken(self.checkpoint_id, self.complete, base, bytes);
@@ -189,8 +190,8 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// The same where much is written while the task goes on, by [`write_on`](Self::write_on), which comes before what is
-    /// added here.
+    /// The same, but large state is written while the task continues, by [`write_on`](Self::write_on). It precedes the
+    /// state that is added here.
     pub fn begin_large<V>(
         &mut self,
         name: &str,
@@ -201,8 +202,8 @@ impl<'a> Snapshot<'a> {
         self.write_large(name, header, state, true, values)
     }
 
-    /// Writes on what [`begin_large`](Self::begin_large) began, until all is written, which is added then, or `is_over` says
-    /// that it is enough for now.
+    /// Continues to write the state of [`begin_large`](Self::begin_large), until all is written, which is added then,
+    /// or `is_over` ends this turn.
     pub fn write_on<V>(
         &mut self,
         name: &str,
@@ -217,24 +218,24 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// Takes note of a key that is written.
+    /// Records the first byte of a written key.
     #[inline]
     pub(crate) fn note_key(&mut self, key: &[u8]) {
         let first = key.first().copied().unwrap_or_default();
         self.first_bytes[usize::from(first / 64)] |= 1 << (first % 64);
     }
 
-    /// The bytes that keys began with which were written.
+    /// Returns the bytes that any written key begins with.
     pub(crate) fn first_bytes_of_keys(&self) -> impl Iterator<Item = u8> {
         let all = self.first_bytes;
         (0..=u8::MAX).filter(move |byte| all[usize::from(byte / 64)] & (1 << (byte % 64)) != 0)
     }
 
-    /// Adds the timers of keys: all of them, or what has changed since a checkpoint that stands.
+    /// Adds the timers of keys: all of them, or the changes since a complete checkpoint.
     pub fn add_timers(&mut self, name: &str, range: KeyGroupRange, timers: &mut KeptTimers) -> Result<(), TaskError> {
         let mut groups = Groups::new(range);
         let TimersSince { base, set, unset, on_disk } = timers.since(self.base(timers.changes()), range)?;
-        // One that was taken back and set again is in both.
+        // A timer that was deleted and set again is in both lists.
         unset.iter().try_for_each(|(at_ms, key)| groups.put_timer(*at_ms, key, Some(REMOVED)))?;
         let becomes = (base.is_some() || on_disk.is_some()).then_some(CHANGED);
         match set {
@@ -246,7 +247,7 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// Adds what belongs to no key.
+    /// Adds items that belong to no key.
     pub fn add_items<I: AsRef<[u8]>>(&mut self, name: &str, items: impl IntoIterator<Item = I>) {
         let mut bytes = vec![VERSION, OF_ITEMS];
         for item in items {
@@ -255,12 +256,12 @@ impl<'a> Snapshot<'a> {
         self.add(name, Share::All { subtask: self.subtask }, bytes);
     }
 
-    /// All that was added.
+    /// Returns everything that was added.
     pub fn into_written(self) -> WrittenState {
         self.written
     }
 
-    /// Whether nothing was added.
+    /// Returns true if nothing was added.
     pub fn is_empty(&self) -> bool {
         self.written.parts.is_empty()
     }
@@ -274,7 +275,7 @@ impl<'a> Snapshot<'a> {
 #[derive(Debug)]
 pub struct Groups {
     range: KeyGroupRange,
-    /// What concerns all groups.
+    /// Data for all groups.
     pub header: Vec<u8>,
     entries: Vec<Vec<u8>>,
 }
@@ -291,7 +292,8 @@ impl Groups {
         groups
     }
 
-    /// Adds what is held. `is_of_changes`: it stands upon something. `look_at` sees a row of entries before each of it is written.
+    /// Adds held keys. `is_of_changes` is true if they build on other parts. `look_at` observes each row of entries
+    /// before it is written.
     pub(crate) fn put_held<'s, V: 's>(
         &mut self,
         held: impl Iterator<Item = (KeyGroup, &'s Slot<KeyEntry<V>>)>,
@@ -309,7 +311,7 @@ impl Groups {
         })
     }
 
-    /// Adds that keys are not held any more.
+    /// Adds keys that were removed.
     fn put_removed<'k>(&mut self, removed: impl Iterator<Item = (u32, &'k [u8])>) -> Result<(), TaskError> {
         for (hash, key) in removed {
             let out = self.of(hash)?;
@@ -319,7 +321,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Adds a timer, and what became of it.
+    /// Adds a timer, and its change if there is one.
     pub(crate) fn put_timer(
         &mut self,
         timestamp_ms: i64,
@@ -333,7 +335,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Where the entries of a key with this hash go.
+    /// Returns the entries of the key group of a key with this hash.
     pub fn of(&mut self, hash: u32) -> Result<&mut Vec<u8>, StateError> {
         let group = self.range.check(hash)?;
         Ok(self.at(group.get()))
@@ -347,12 +349,12 @@ impl Groups {
         share_of(self.range)
     }
 
-    /// All of them; none are left.
+    /// Returns all entries and leaves none.
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(self.range))
     }
 
-    /// The part that has these entries: what is kept, or what has changed.
+    /// Encodes the entries as a part, whole or of changes.
     pub(crate) fn into_bytes_of_keys(self, is_of_changes: bool) -> Vec<u8> {
         self.into_bytes(if is_of_changes { OF_CHANGES } else { OF_GROUPS })
     }
@@ -372,13 +374,13 @@ impl Groups {
     }
 }
 
-/// Whoever owns one of these.
+/// The owners of these groups.
 fn share_of(range: KeyGroupRange) -> Share {
     Share::Groups { first: range.first().get(), last: range.last().get(), of: range.max_parallelism() }
 }
 
-/// Writes entries row by row, each of which is looked at as a whole first: what an entry refers to lies anywhere in memory, and
-/// comes from there for many at once in the time that it takes for one.
+/// Writes entries row by row, and observes each row as a whole first. An entry refers to any place in memory. Loading
+/// many entries at once takes about as long as loading one.
 pub(crate) fn in_rows<T>(
     mut entries: impl Iterator<Item = T>,
     mut look_at: impl FnMut(&[T]),
@@ -396,10 +398,10 @@ pub(crate) fn in_rows<T>(
     }
 }
 
-/// Enough that the memory always has something to bring, and few enough that all they refer to stays in the nearest cache.
+/// Enough entries to keep the memory bus busy, and few enough that their data stays in the nearest cache.
 pub(crate) const ROW_ENTRIES: usize = 32;
 
-/// Appends bytes behind their length.
+/// Appends bytes after their length.
 pub fn put_block(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -410,7 +412,7 @@ pub fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, zigzag(value));
 }
 
-/// Appends an integer, or that there is none.
+/// Appends an optional integer.
 pub(crate) fn put_option(out: &mut Vec<u8>, value: Option<i64>) {
     out.push(u8::from(value.is_some()));
     if let Some(value) = value {
@@ -418,13 +420,13 @@ pub(crate) fn put_option(out: &mut Vec<u8>, value: Option<i64>) {
     }
 }
 
-/// Appends a key, and the form it was given in where that is another than the canonical one.
+/// Appends a key, and the form in which it was given if that is not the canonical one.
 pub fn put_key(out: &mut Vec<u8>, key: &[u8], given: Option<&[u8]>) {
     put_block(out, key);
     put_given(out, given);
 }
 
-/// The second half of that.
+/// Appends that form only.
 pub(crate) fn put_given(out: &mut Vec<u8>, given: Option<&[u8]>) {
     match given {
         None => out.push(0),
