@@ -17,8 +17,8 @@ pub(crate) struct Progress {
 /// State of a task at the end of its input.
 #[derive(Default)]
 struct End {
-    /// The first checkpoint that it took, or declined, since: one that it took before may be complete only afterwards, where
-    /// its barriers overtake, and has nothing of what the end made.
+    /// The first checkpoint that it took or declined since the end. With unaligned barriers, an earlier checkpoint may
+    /// complete only after the end, and contains nothing of the output at the end.
     first_taken: Option<u64>,
     /// True if one of these is complete.
     is_kept: bool,

@@ -1,11 +1,11 @@
-//! Which window a time falls into.
+//! Assigns windows and slices to timestamps.
 
 use chrono_tz::Tz;
 
 use super::calendar::{Calendar, CalendarUnit};
 use crate::error::TaskError;
 
-/// A span of time: from `start_ms`, included, to `end_ms`, excluded; milliseconds since the epoch.
+/// A span of time from `start_ms`, included, to `end_ms`, excluded, in milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Window {
     /// First millisecond inside.
@@ -15,39 +15,40 @@ pub struct Window {
 }
 
 impl Window {
-    /// All of time.
+    /// The window of all time.
     pub const GLOBAL: Self = Self { start_ms: i64::MIN, end_ms: i64::MAX };
 
-    /// The last millisecond inside; of a window without end the last of all.
+    /// The last millisecond inside. For a window without end, the last of all time.
     pub fn max_ms(self) -> i64 {
         if self.end_ms == i64::MAX { i64::MAX } else { self.end_ms - 1 }
     }
 
-    /// Whether they have a millisecond in common. Who begins where the other ends does not: at the watermark of its last
-    /// millisecond the other has fired, while a record of the next one may still come in time.
+    /// Returns true if they share a millisecond. A window that begins at the other's end does not overlap it: at the
+    /// watermark of the other's last millisecond, the other has fired, while a record of the next one may still be on
+    /// time.
     pub fn overlaps(self, other: Self) -> bool {
         self.start_ms < other.end_ms && other.start_ms < self.end_ms
     }
 
-    /// The least window around both.
+    /// Returns the smallest window that covers both.
     pub fn cover(self, other: Self) -> Self {
         Self { start_ms: self.start_ms.min(other.start_ms), end_ms: self.end_ms.max(other.end_ms) }
     }
 }
 
-/// Windows of one size, of which one begins every `slide_ms`; or windows of a calendar, one after the other.
+/// Windows of one size, one beginning every `slide_ms`; or calendar windows, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlignedWindows {
     size_ms: i64,
     slide_ms: i64,
     offset_ms: i64,
     slice_ms: i64,
-    /// The sizes are then those that its windows usually have.
+    /// For calendar windows; the sizes are then the usual ones.
     calendar: Option<Calendar<Tz>>,
 }
 
 impl AlignedWindows {
-    /// Windows of `size_ms` that begin at `offset_ms` past each multiple of `slide_ms`.
+    /// Windows of `size_ms` that begin at `offset_ms` after each multiple of `slide_ms`.
     pub fn new(size_ms: i64, slide_ms: i64, offset_ms: i64) -> Result<Self, TaskError> {
         if size_ms <= 0 || slide_ms <= 0 || offset_ms.checked_abs().is_none_or(|offset| offset >= slide_ms) {
             return Err(TaskError::Config(format!(
@@ -59,7 +60,8 @@ impl AlignedWindows {
         Ok(Self { size_ms, slide_ms, offset_ms, slice_ms, calendar: None })
     }
 
-    /// Windows of `count` days, weeks or months of a zone, which begin when its clocks show `offset_ms` after midnight.
+    /// Windows of `count` days, weeks or months in a time zone, which begin when its clocks show `offset_ms` after
+    /// midnight.
     pub fn of_calendar(zone: Tz, unit: CalendarUnit, count: u32, offset_ms: i64) -> Result<Self, TaskError> {
         let size_ms = unit.usual_ms().saturating_mul(i64::from(count));
         if count == 0 || offset_ms < 0 || offset_ms >= size_ms {
@@ -72,22 +74,22 @@ impl AlignedWindows {
         Ok(Self { size_ms, slide_ms: size_ms, offset_ms: 0, slice_ms: size_ms, calendar })
     }
 
-    /// Whether each window is one slice, and each slice of one window at most.
+    /// Returns true if each window is one slice, and each slice is in at most one window.
     pub(super) fn is_tumbling(&self) -> bool {
         self.slice_ms == self.size_ms
     }
 
-    /// Whether one window holds all records, whatever their times.
+    /// Returns true if one window holds all records, whatever their timestamps.
     pub fn spans_all_time(&self) -> bool {
         self.size_ms == i64::MAX
     }
 
-    /// Slices that a window is made of, at most.
+    /// The most slices in a window.
     pub fn slices_a_window(&self) -> i64 {
         self.size_ms / self.slice_ms
     }
 
-    /// The window that begins last of those that have `timestamp_ms` in them; none between windows with gaps.
+    /// The latest window that contains `timestamp_ms`; `None` in a gap between windows.
     #[inline]
     pub fn last_window_of(&self, timestamp_ms: i64) -> Option<Window> {
         if let Some(calendar) = &self.calendar {
@@ -97,7 +99,7 @@ impl AlignedWindows {
         (timestamp_ms < window.end_ms || window.end_ms == i64::MAX).then_some(window)
     }
 
-    /// All windows with `timestamp_ms` in them, the earliest first.
+    /// All windows that contain `timestamp_ms`, the earliest first.
     pub fn windows_of(&self, timestamp_ms: i64) -> impl Iterator<Item = Window> + use<> {
         let grid = *self;
         let last = self.last_window_of(timestamp_ms);
@@ -131,7 +133,7 @@ impl AlignedWindows {
 
     /// The first window that ends after `timestamp_ms`.
     pub(super) fn first_window_around_or_after(&self, timestamp_ms: i64) -> Window {
-        // A window without end ends behind the last millisecond, which it has in it.
+        // A window without end contains the last millisecond, and ends after it.
         let timestamp_ms = timestamp_ms.min(i64::MAX - 1);
         if let Some(calendar) = &self.calendar {
             return piece(calendar, timestamp_ms);
@@ -139,13 +141,13 @@ impl AlignedWindows {
         self.window_at_or_after(timestamp_ms.saturating_sub(self.size_ms).saturating_add(1))
     }
 
-    /// Where the slice of `timestamp_ms` begins. Slices are the largest pieces that all windows are made of.
+    /// The start of the slice of `timestamp_ms`. Slices are the largest spans of which all windows are composed.
     #[inline]
     pub fn slice_of(&self, timestamp_ms: i64) -> i64 {
         self.start_of(timestamp_ms, self.slice_ms)
     }
 
-    /// Where a slice ends that begins at `start_ms`.
+    /// The end of the slice that begins at `start_ms`.
     pub fn slice_end_ms(&self, start_ms: i64) -> i64 {
         if let Some(calendar) = &self.calendar {
             return piece(calendar, start_ms).end_ms;
@@ -153,8 +155,8 @@ impl AlignedWindows {
         start_ms.saturating_add(self.slice_ms)
     }
 
-    /// Whether a slice that begins at `start_ms` has `timestamp_ms` in it, without a division. Of the slice that time itself
-    /// begins in the middle of, it does not say.
+    /// Returns true if the slice that begins at `start_ms` contains `timestamp_ms`. Needs no division. Always returns
+    /// false for the slice that is cut off by the beginning of time.
     #[inline]
     pub fn is_in_slice(&self, timestamp_ms: i64, start_ms: i64) -> bool {
         if let Some(calendar) = &self.calendar {
@@ -164,7 +166,8 @@ impl AlignedWindows {
         timestamp_ms >= start_ms && into < self.slice_ms.cast_unsigned() && start_ms != i64::MIN
     }
 
-    /// Count the first timestamps that are in a slice which begins at `start_ms` and has the first of them in it.
+    /// Counts the leading timestamps that are in the slice which begins at `start_ms`. The first of them has to be in
+    /// it.
     pub fn count_in_slice(&self, timestamps: &[i64], start_ms: i64) -> usize {
         if self.calendar.is_some() || start_ms == i64::MIN {
             let end = timestamps.iter().position(|timestamp_ms| !self.is_in_slice(*timestamp_ms, start_ms));
@@ -172,7 +175,7 @@ impl AlignedWindows {
         }
         let last_ms = start_ms.saturating_add(self.slice_ms - 1);
         let is_in = |timestamp_ms: &i64| (*timestamp_ms >= start_ms) & (*timestamp_ms <= last_ms);
-        // Chunks that are compared to their end, so several timestamps at a time.
+        // Compares each chunk to its end, so that several timestamps are compared at a time.
         let chunks = timestamps.chunks_exact(TIMESTAMPS_AT_ONCE);
         let whole = chunks.take_while(|chunk| chunk.iter().fold(true, |all, at| all & is_in(at))).count();
         let rest = &timestamps[whole * TIMESTAMPS_AT_ONCE..];
@@ -253,7 +256,7 @@ mod tests {
     }
 
     proptest! {
-        /// All that the stores of windows ask of a grid is the same for windows of a calendar that are all of one length.
+        /// Calendar windows of constant length give the stores of windows the same answers as fixed ones.
         #[test]
         fn windows_of_days_in_utc_are_those_of_24_hours(
             at in -4_000_000_000_000i64..4_000_000_000_000, near in -200_000_000i64..200_000_000, hour in 0i64..24, count in 1u32..4,

@@ -1,9 +1,9 @@
-//! Windows of one key: sessions, windows with triggers of their own, windows without end.
+//! Stores the windows of one key: sessions, windows with their own triggers, windows without end.
 //!
 //! # Invariants
-//! - I1: of windows that merge no two overlap.
-//! - I2: a window is forgotten once its clock has passed its last millisecond and the allowed lateness; until then it is
-//!   told of every time it asked for, once.
+//! - I1: no two windows overlap, if windows merge.
+//! - I2: a window is deleted once its clock has passed its last millisecond plus the allowed lateness. Until then, its
+//!   trigger is called once for each time that it registered.
 
 use super::assign::Window;
 use super::trigger::{BuiltIn, TriggerProgress, TriggerResult};
@@ -15,21 +15,21 @@ use crate::varint::put_varint;
 #[derive(Debug)]
 pub struct WindowsOfKey<V, T> {
     cells: Vec<Cell<V, T>>,
-    /// When the key is to be looked at next, for each clock; this was asked for already.
+    /// The next due time of the key for which a timer is registered, for each clock.
     pub asked_ms: [Option<i64>; 2],
 }
 
 /// One open window.
 #[derive(Debug)]
 pub struct Cell<V, T> {
-    /// Which one.
+    /// Its span.
     pub window: Window,
-    /// What its records became.
+    /// The folded value of its records.
     pub value: V,
-    /// What a trigger of the user keeps.
+    /// State of a trigger of the user.
     pub kept: T,
     built_in: TriggerProgress,
-    /// Times that a trigger of the user asked for, for each clock.
+    /// Times that a trigger of the user has registered, for each clock.
     timers: [Vec<i64>; 2],
 }
 
@@ -40,22 +40,22 @@ impl<V, T> Default for WindowsOfKey<V, T> {
 }
 
 impl<V: Default, T: Default> WindowsOfKey<V, T> {
-    /// Whether no window is open.
+    /// Returns true if no window is open.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// The open windows, to look at.
+    /// The open windows, for reading.
     pub fn iter(&self) -> impl Iterator<Item = &Cell<V, T>> + Clone {
         self.cells.iter()
     }
 
-    /// The open windows.
+    /// The open windows, for changes.
     pub fn cells(&mut self) -> &mut [Cell<V, T>] {
         &mut self.cells
     }
 
-    /// The place of a window, opened if need be.
+    /// Returns the index of a window, and opens it if it does not exist.
     pub fn open(&mut self, window: Window) -> usize {
         let at = self.cells.partition_point(|cell| cell.window < window);
         if self.cells.get(at).is_none_or(|cell| cell.window != window) {
@@ -71,13 +71,13 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         at
     }
 
-    /// What a window becomes that merges with those it overlaps.
+    /// Returns the span of a window after merging with those that it overlaps.
     pub fn cover(&self, window: Window) -> Window {
         self.overlapping(window).fold(window, |cover, cell| cover.cover(cell.window))
     }
 
-    /// Makes one window of those that this one [covers](Self::cover), and returns its place; `merge` adds the second value
-    /// to the first. With no merge needed, nothing is called.
+    /// Merges the windows that this one [covers](Self::cover), and returns the index of the result. `merge` adds the
+    /// second value to the first. It is not called if no merge is needed.
     pub fn merge<E>(
         &mut self,
         cover: Window,
@@ -107,21 +107,21 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         Ok(from)
     }
 
-    /// The window that this one only makes longer: of those it overlaps the only one, which goes on after it, or to its end.
+    /// Returns the window that this one only extends: the only one that it overlaps, which starts no later.
     #[inline]
     pub fn longer(&mut self, window: Window) -> Option<&mut Cell<V, T>> {
-        // Records come about in order of time: nearly all are of the latest.
+        // Records arrive roughly in order of time, so nearly all belong to the latest window.
         let (last, before) = self.cells.split_last_mut()?;
         let is_only = last.window.overlaps(window) && last.window.start_ms <= window.start_ms;
         (is_only && before.last().is_none_or(|cell| !cell.window.overlaps(window))).then_some(last)
     }
 
-    /// Takes a window away.
+    /// Removes a window.
     pub fn close(&mut self, at: usize) -> Cell<V, T> {
         self.cells.remove(at)
     }
 
-    /// When the windows are to be looked at next, by the clock of this number.
+    /// The next time at which a window is due, by the clock with this index.
     pub fn next_ms(&self, clock: usize, window_clock: usize, lateness_ms: i64) -> Option<i64> {
         let of_cell = |cell: &Cell<V, T>| {
             let asked = cell.timers[clock].iter().copied().min();
@@ -133,7 +133,7 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         self.cells.iter().filter_map(of_cell).min()
     }
 
-    /// Writes the windows out; `write` appends what became of the records of one, and what its trigger keeps.
+    /// Encodes the windows. `write` appends the value of one, and the state of its trigger.
     pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
@@ -153,7 +153,7 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         Ok(())
     }
 
-    /// Reads back what `write` wrote. No key has been asked for.
+    /// Decodes windows that `write` wrote. No timer is registered for the key.
     pub fn read<'a, E: From<TaskError>>(
         input: &mut Input<'a>,
         mut read: impl FnMut(&mut Input<'a>) -> Result<(V, T), E>,
@@ -185,52 +185,52 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
 }
 
 impl<V, T> Cell<V, T> {
-    /// When it is forgotten.
+    /// The time at which it is deleted.
     pub fn over_ms(&self, lateness_ms: i64) -> i64 {
         self.window.max_ms().saturating_add(lateness_ms)
     }
 
-    /// A record has come that makes it end then, at the earliest; it fires at its end.
+    /// Extends the window to this end, for a record. It fires at its end.
     #[inline]
     pub fn lengthen(&mut self, end_ms: i64) {
         self.window.end_ms = self.window.end_ms.max(end_ms);
         self.built_in = TriggerProgress::at(self.window.max_ms());
     }
 
-    /// A record has come, which the built-in trigger is told of.
+    /// Calls the built-in trigger for a record.
     pub fn on_record(&mut self, trigger: BuiltIn, timestamp_ms: i64, clock_ms: i64) -> TriggerResult {
         trigger.on_record(&mut self.built_in, self.window.max_ms(), timestamp_ms, clock_ms)
     }
 
-    /// The window's clock has come to this time, which the built-in trigger is told of.
+    /// Calls the built-in trigger for a time of the window's clock.
     pub fn on_time(&mut self, trigger: BuiltIn, time_ms: i64) -> TriggerResult {
         trigger.on_time(&mut self.built_in, self.window.max_ms(), time_ms)
     }
 
-    /// A trigger of the user asks to be told of a time.
+    /// Registers a timer of the user's trigger.
     pub fn set_timer(&mut self, clock: usize, time_ms: i64) {
         if !self.timers[clock].contains(&time_ms) {
             self.timers[clock].push(time_ms);
         }
     }
 
-    /// It asks no more.
+    /// Deletes such a timer.
     pub fn delete_timer(&mut self, clock: usize, time_ms: i64) {
         self.timers[clock].retain(|asked_ms| *asked_ms != time_ms);
     }
 
-    /// Times that a trigger of the user asked for, by the clock of this number.
+    /// Registered times of the user's trigger, by the clock with this index.
     pub fn timers(&self, clock: usize) -> &[i64] {
         &self.timers[clock]
     }
 
-    /// Times at which it is to fire, or at which a trigger of the user is to be asked, by the clock of this number.
+    /// Times at which the window fires or the user's trigger is called, by the clock with this index.
     pub fn pending(&self, clock: usize, window_clock: usize) -> impl Iterator<Item = i64> {
         let own = if clock == window_clock { self.built_in.next_ms() } else { None };
         self.timers[clock].iter().copied().chain(own)
     }
 
-    /// The earliest time that it asked for and that has come.
+    /// Takes the earliest registered time that has come.
     pub fn take_timer(&mut self, clock: usize, now_ms: i64) -> Option<i64> {
         let due_ms = self.timers[clock].iter().copied().filter(|asked_ms| *asked_ms <= now_ms).min()?;
         self.delete_timer(clock, due_ms);

@@ -1,18 +1,18 @@
-//! Days, weeks and months of a time zone, as pieces of event time.
+//! Cuts event time into days, weeks and months of a time zone.
 //!
-//! [`AlignedWindows`](super::AlignedWindows) cuts time by them for windows, and `flownet-rows` truncates times by them. Pieces follow each other
-//! without a gap. They are as long as clocks of the zone make them: the day on which clocks go forward has 23 hours, as a
-//! rule.
+//! [`AlignedWindows`](super::AlignedWindows) uses these spans as windows, and `flownet-rows` truncates times to them.
+//! Spans follow each other without a gap. Their length depends on the clocks of the zone: the day on which clocks go
+//! forward usually has 23 hours.
 //!
 //! # Invariants
-//! - I1: a piece begins at the first instant at which clocks of the zone show its beginning. If they skip it, the piece
-//!   begins where they go on.
-//! - I2: every instant is in exactly one piece, and no piece is empty.
+//! - I1: a span begins at the first instant at which clocks of the zone show its beginning. If they skip it, the span
+//!   begins at the first instant after the skip.
+//! - I2: every instant is in exactly one span, and no span is empty.
 
 use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset, TimeZone};
 use serde::{Deserialize, Serialize};
 
-/// What a piece of a calendar is made of.
+/// The unit of a calendar span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CalendarUnit {
@@ -25,7 +25,7 @@ pub enum CalendarUnit {
 }
 
 impl CalendarUnit {
-    /// How long it usually is; a month 30 days.
+    /// Its usual length; 30 days for a month.
     pub fn usual_ms(self) -> i64 {
         match self {
             Self::Day => DAY_MS,
@@ -35,7 +35,7 @@ impl CalendarUnit {
     }
 }
 
-/// Pieces of so many days, weeks or months of a zone.
+/// Spans of some days, weeks or months in a time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calendar<Z> {
     zone: Z,
@@ -45,13 +45,13 @@ pub struct Calendar<Z> {
 }
 
 impl<Z: TimeZone> Calendar<Z> {
-    /// Pieces of `count` units, at least one. Clocks show `offset_ms` more than at the beginning of the unit when a piece
-    /// begins.
+    /// Spans of `count` units, at least one. A span begins when clocks show `offset_ms` after the beginning of the
+    /// unit.
     pub fn new(zone: Z, (unit, count): (CalendarUnit, u32), offset_ms: i64) -> Self {
         Self { zone, unit, count: i64::from(count.max(1)), offset_ms }
     }
 
-    /// Where the piece of an instant begins, and where the next one does.
+    /// Returns the start of the span of an instant, and the start of the next one.
     pub fn piece_of(&self, at_ms: i64) -> (i64, i64) {
         let mut index = self.index_of(shown_ms(&self.zone, at_ms).saturating_sub(self.offset_ms));
         let mut start_ms = self.start_of(index);
@@ -62,7 +62,7 @@ impl<Z: TimeZone> Calendar<Z> {
         loop {
             index += 1;
             let next_ms = self.start_of(index);
-            // Clocks that go back over midnight show a day that is over once more.
+            // Clocks that go back over midnight show a day a second time that is already over.
             if next_ms > at_ms || next_ms == i64::MAX {
                 return (start_ms, next_ms);
             }
@@ -70,7 +70,7 @@ impl<Z: TimeZone> Calendar<Z> {
         }
     }
 
-    /// Whether an instant is in the piece that begins at `start_ms`.
+    /// Returns true if an instant is in the span that begins at `start_ms`.
     #[inline]
     pub fn is_in_piece(&self, at_ms: i64, start_ms: i64) -> bool {
         if at_ms < start_ms || start_ms == i64::MIN {
@@ -79,7 +79,7 @@ impl<Z: TimeZone> Calendar<Z> {
         at_ms.wrapping_sub(start_ms).cast_unsigned() < self.least_ms() || at_ms < self.piece_of(start_ms).1
     }
 
-    /// No piece is shorter. Clocks of a zone have skipped a whole day, and otherwise a few hours.
+    /// A lower bound for the length of a span. Clocks of a zone have skipped a whole day, and otherwise a few hours.
     fn least_ms(&self) -> u64 {
         let days = match self.unit {
             CalendarUnit::Day => self.count,
@@ -90,7 +90,7 @@ impl<Z: TimeZone> Calendar<Z> {
         (days * DAY_MS - skipped_ms).max(0).cast_unsigned()
     }
 
-    /// The number of the piece at whose time clocks show `shown_ms`.
+    /// The number of the span in which clocks show `shown_ms`.
     fn index_of(&self, shown_ms: i64) -> i64 {
         let day = shown_ms.div_euclid(DAY_MS);
         match self.unit {
@@ -110,13 +110,13 @@ impl<Z: TimeZone> Calendar<Z> {
     }
 }
 
-/// What clocks of a zone show at an instant, both in milliseconds since 1970.
+/// Returns the local time of a zone at an instant, both in milliseconds since 1970.
 pub fn shown_ms<Z: TimeZone>(zone: &Z, at_ms: i64) -> i64 {
     let offset = zone.offset_from_utc_datetime(&naive(at_ms)).fix();
     at_ms.saturating_add(i64::from(offset.local_minus_utc()) * 1000)
 }
 
-/// The first instant at which clocks of a zone show a time; if they skip it, the first afterwards.
+/// Returns the first instant at which clocks of a zone show a time. If they skip it, the first instant afterwards.
 pub fn first_instant<Z: TimeZone>(zone: &Z, shown_ms: i64) -> i64 {
     let at = |offset: Z::Offset| shown_ms.saturating_sub(i64::from(offset.fix().local_minus_utc()) * 1000);
     match zone.offset_from_local_datetime(&naive(shown_ms)) {
@@ -126,7 +126,7 @@ pub fn first_instant<Z: TimeZone>(zone: &Z, shown_ms: i64) -> i64 {
     }
 }
 
-/// The last instant at which clocks of a zone show a time, if they show it twice.
+/// Returns the last instant at which clocks of a zone show a time, if they show it twice.
 pub fn second_instant<Z: TimeZone>(zone: &Z, shown_ms: i64) -> Option<i64> {
     let at = |offset: Z::Offset| shown_ms.saturating_sub(i64::from(offset.fix().local_minus_utc()) * 1000);
     match zone.offset_from_local_datetime(&naive(shown_ms)) {
@@ -135,7 +135,8 @@ pub fn second_instant<Z: TimeZone>(zone: &Z, shown_ms: i64) -> Option<i64> {
     }
 }
 
-/// Where clocks go on that skip a time: between one and the other day they show it or more for the first time.
+/// Returns the instant after a skipped time: the first within a day or two at which clocks show that time or a later
+/// one.
 fn first_after_skipped<Z: TimeZone>(zone: &Z, shown: i64) -> i64 {
     let (mut before_ms, mut after_ms) = (shown.saturating_sub(2 * DAY_MS), shown.saturating_add(2 * DAY_MS));
     while after_ms - before_ms > 1 {
@@ -149,14 +150,14 @@ fn first_after_skipped<Z: TimeZone>(zone: &Z, shown: i64) -> i64 {
     after_ms
 }
 
-/// Rules of zones are known for some hundred thousand years; beyond these the last one holds.
+/// Rules of time zones are known for some hundred thousand years. After that, the last rule applies.
 fn naive(ms: i64) -> NaiveDateTime {
     DateTime::from_timestamp_millis(ms.clamp(-FURTHEST_MS, FURTHEST_MS)).unwrap_or_default().naive_utc()
 }
 
-/// The number of the month of a day, counted from January of year 0. Days are counted from 1970-01-01.
+/// The number of the month of a day, counted from January of year 0. Days count from 1970-01-01.
 fn month_of(day: i64) -> i64 {
-    // Years begin in March here, so that the day that leap years add is their last one.
+    // Years begin in March here, so that the leap day is their last day.
     let from_year_0 = day + DAYS_TO_1970;
     let (era, of_era) = (from_year_0.div_euclid(DAYS_OF_400_YEARS), from_year_0.rem_euclid(DAYS_OF_400_YEARS));
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -165,7 +166,7 @@ fn month_of(day: i64) -> i64 {
     (era * 400 + year) * 12 + month + 2
 }
 
-/// The first day of a month of such a number.
+/// The first day of the month with this number.
 fn first_day_of(month: i64) -> i64 {
     let from_march = month - 2;
     let (years, month) = (from_march.div_euclid(12), from_march.rem_euclid(12));
@@ -177,10 +178,10 @@ fn first_day_of(month: i64) -> i64 {
 const DAY_MS: i64 = 86_400_000;
 /// 1970-01-05, in days since 1970-01-01.
 const FIRST_MONDAY: i64 = 4;
-/// From March 1 of year 0 to 1970-01-01.
+/// Days from March 1 of year 0 to 1970-01-01.
 const DAYS_TO_1970: i64 = 719_468;
 const DAYS_OF_400_YEARS: i64 = 146_097;
-/// Some 200,000 years.
+/// About 200,000 years.
 const FURTHEST_MS: i64 = 6_000_000_000_000_000;
 
 #[cfg(test)]
@@ -262,7 +263,7 @@ mod tests {
             prop_assert_eq!(first_day_of(month), day - i64::from(date.day0()));
         }
 
-        /// Within a day and a minute of a change of clocks as often as not.
+        /// About every second instant is within a day and a minute of a clock change.
         #[test]
         fn pieces_follow_each_other_and_have_their_times(
             zone in zones(), unit in units(), count in 1u32..4, offset_ms in prop_oneof![Just(0i64), 0..DAY_MS],

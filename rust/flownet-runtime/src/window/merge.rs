@@ -1,5 +1,5 @@
-//! What several slices have of each key, some of which lies on disk: by key group and key, that of one key in order of time.
-//! So a window is put together with one key of it in memory at a time.
+//! Merges several slices, some of them on disk, ordered by key group and key, and for each key by time. So a window is
+//! computed with one of its keys in memory at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,24 +9,24 @@ use super::pane::Pane;
 use crate::error::TaskError;
 use crate::state::{KeyEntry, OfSlice, Spill, Values};
 
-/// Goes through the parts of a window.
+/// Iterates over the parts of a window.
 pub(crate) struct Merge<'a, V> {
     spill: &'a Spill,
     slices: Vec<Slice<'a, V>>,
-    /// What comes next of each slice: where, its number, and whether it lies on disk. What is held comes first.
+    /// The next part of each slice: its place, the slice's number, and true if it is on disk. Held parts sort first.
     next: BinaryHeap<Reverse<(Vec<u8>, usize, bool)>>,
-    /// Where the part lies that was given last, and the number of its slice.
+    /// The place of the last returned part, and the number of its slice.
     last: Option<(Vec<u8>, usize)>,
 }
 
 struct Slice<'a, V> {
     held: IntoIter<(u16, &'a [u8], &'a KeyEntry<V>)>,
     on_disk: OfSlice<'a>,
-    /// The values of what comes next.
+    /// The values of the next parts, held and on disk.
     next: (Option<&'a KeyEntry<V>>, Option<KeyEntry<V>>),
 }
 
-/// What one slice has of a key.
+/// The value of one slice for one key.
 pub(crate) struct PartOf<'a, V> {
     /// Key group and key.
     pub(crate) place: Vec<u8>,
@@ -49,7 +49,7 @@ impl<V> PartOf<'_, V> {
 }
 
 impl<'a, V> Merge<'a, V> {
-    /// Of these slices, which come in order of time.
+    /// Merges these slices, which are in order of time.
     pub(crate) fn new(
         spill: &'a Spill,
         slices: impl Iterator<Item = &'a (i64, Pane<KeyEntry<V>>)>,
@@ -68,7 +68,7 @@ impl<'a, V> Merge<'a, V> {
         Ok(merge)
     }
 
-    /// The next part.
+    /// Returns the next part.
     pub(crate) fn next(&mut self, values: &impl Values<V>) -> Result<Option<PartOf<'a, V>>, TaskError> {
         while let Some(Reverse((place, number, is_on_disk))) = self.next.pop() {
             let (held, read) = &mut self.slices[number].next;
@@ -83,7 +83,7 @@ impl<'a, V> Merge<'a, V> {
         Ok(None)
     }
 
-    /// Makes what comes next of a slice known.
+    /// Finds the next part of a slice.
     fn go_on(&mut self, number: usize, is_on_disk: bool, values: &impl Values<V>) -> Result<(), TaskError> {
         let Self { spill, slices, next, .. } = self;
         let slice = &mut slices[number];
@@ -104,7 +104,7 @@ impl<'a, V> Merge<'a, V> {
     }
 }
 
-/// The key of a part, by its place.
+/// The key of a place.
 pub(crate) fn key_of(place: &[u8]) -> &[u8] {
     place.get(size_of::<u16>()..).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! Windows: how time is cut, and what is kept of each piece until it is over.
+//! Assigns windows to records, and stores the values of windows until they are over.
 //!
-//! Two stores serve all kinds. [`SlicedWindows`] is for windows that begin and end for all keys alike and fire once at
-//! their end: what belongs together in time lies together in memory, a record costs one look at it, and windows that
-//! overlap share slices. [`WindowsOfKey`] is for all others: sessions, windows with triggers of their own, and windows
-//! without end.
+//! Two stores serve all kinds of windows. [`SlicedWindows`] is for windows that begin and end for all keys alike and
+//! fire once, at their end. Values of the same time slice are adjacent in memory, a record costs one access to it, and
+//! overlapping windows share slices. [`WindowsOfKey`] is for all others: sessions, windows with their own triggers, and
+//! windows without end.
 
 mod assign;
 mod by_key;

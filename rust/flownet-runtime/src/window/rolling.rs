@@ -1,9 +1,9 @@
-//! The window of a grid that fired last, kept so that the next one takes what is new and gives up what is over: a firing
-//! then costs what has changed, and not all slices of the window.
+//! Retains the aligned window that fired last. The next window adds the new slices and subtracts the expired ones. So a
+//! firing costs only the changes, and not all slices of the window.
 //!
 //! # Invariants
-//! - R1: what a key has is exactly what its slices in the window give when they are merged in order of time. Where a part
-//!   cannot be taken out exactly, the key is put together anew.
+//! - R1: the value of a key equals its slices in the window, merged in order of time. If a part cannot be subtracted
+//!   exactly, the key is merged again from its slices.
 //! - R2: a key is held as long as one of the slices has it.
 
 use std::collections::VecDeque;
@@ -11,51 +11,51 @@ use std::collections::VecDeque;
 use super::assign::Window;
 use super::pane::Pane;
 
-/// How values become one, and how one is taken out again.
+/// Adds and subtracts the values of slices.
 pub trait Sums<V> {
-    /// What can go wrong.
+    /// The error of an addition.
     type Error;
 
-    /// What a key has before its first part; of the key of `part`.
+    /// The value of a key before its first part. `part` is a value of the same key.
     fn empty(&self, part: &V) -> V;
 
     /// Adds a later part.
     fn add(&mut self, to: &mut V, part: &V) -> Result<(), Self::Error>;
 
-    /// Takes the earliest part out, of which all were [exact](Part::Exact); false leaves `from` as it was, where the rest
-    /// cannot be known.
+    /// Subtracts the earliest part, if all parts were [exact](SliceRole::Exact). Returns false, with `from` unchanged,
+    /// if the rest cannot be computed.
     fn take_out(&self, from: &mut V, part: &V) -> bool;
 
-    /// What a value is.
+    /// The role of a value.
     fn part(&self, value: &V) -> SliceRole;
 }
 
-/// What the value of a slice is, as part of a whole.
+/// The role of a slice's value as a part of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceRole {
-    /// A number that may be taken out again.
+    /// A number that can be subtracted exactly.
     Exact,
-    /// Anything else that stays as it is.
+    /// Any other value that does not change.
     Fixed,
-    /// What others may change once it was given out.
+    /// A value that downstream operators may change after it was emitted.
     Shared,
 }
 
 /// The values of one window, by key.
 #[derive(Debug)]
 pub struct RollingWindow<V> {
-    /// The slices that begin from here on, before `end_ms`, are in it.
+    /// Start of the first slice in the window; slices before `end_ms` are in it.
     from_ms: i64,
     end_ms: i64,
     keys: Pane<WindowTotal<V>>,
-    /// Keys to put together anew.
+    /// Keys to merge again from their slices.
     stale: Pane<()>,
 }
 
 #[derive(Debug)]
 struct WindowTotal<V> {
     value: V,
-    /// Slices that have the key, and how many of them are not exact.
+    /// Number of slices with the key, and how many of them are not exact.
     slices: u32,
     inexact: u32,
     is_stale: bool,
@@ -64,12 +64,12 @@ struct WindowTotal<V> {
 type Slices<V> = VecDeque<(i64, Pane<V>)>;
 
 impl<V> RollingWindow<V> {
-    /// No window yet.
+    /// Before the first window.
     pub fn new() -> Self {
         Self { from_ms: i64::MIN, end_ms: i64::MIN, keys: Pane::default(), stale: Pane::default() }
     }
 
-    /// A record has come for a slice that may be in the window.
+    /// Marks the key of a record as stale, if its slice is in the window.
     #[inline]
     pub fn touch(&mut self, key: &[u8], hash: u32, timestamp_ms: i64) {
         if timestamp_ms < self.end_ms && timestamp_ms >= self.from_ms {
@@ -77,7 +77,7 @@ impl<V> RollingWindow<V> {
         }
     }
 
-    /// A slice is about to be forgotten.
+    /// Subtracts a slice that is about to be deleted.
     pub fn leave<S: Sums<V>>(&mut self, start_ms: i64, slice: &Pane<V>, sums: &mut S) {
         if start_ms >= self.from_ms && start_ms < self.end_ms {
             self.take_out(slice, sums);
@@ -85,7 +85,7 @@ impl<V> RollingWindow<V> {
         }
     }
 
-    /// Goes on to a later window.
+    /// Moves on to a later window.
     pub fn roll_to<S: Sums<V>>(&mut self, window: Window, slices: &Slices<V>, sums: &mut S) -> Result<(), S::Error> {
         if window.start_ms >= self.end_ms {
             self.clear();
@@ -104,8 +104,8 @@ impl<V> RollingWindow<V> {
         Ok(())
     }
 
-    /// Hands out all keys with their values, in an order that depends on nothing but the keys and how they came. `give` says
-    /// what the value is now that it was given out.
+    /// Visits all keys with their values, in an order that depends only on the keys and their arrival. `give` returns
+    /// the role of the value after it was emitted.
     pub fn each<E>(&mut self, mut give: impl FnMut(&[u8], &mut V) -> Result<SliceRole, E>) -> Result<(), E> {
         for (key, hash, whole) in self.keys.entries_mut() {
             if give(key, &mut whole.value)? == SliceRole::Shared && !std::mem::replace(&mut whole.is_stale, true) {
@@ -115,17 +115,17 @@ impl<V> RollingWindow<V> {
         Ok(())
     }
 
-    /// Keys in it.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether no key is in it.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Forgets everything.
+    /// Deletes everything.
     pub fn clear(&mut self) {
         *self = Self::new();
     }
@@ -155,7 +155,7 @@ impl<V> RollingWindow<V> {
         }
     }
 
-    /// Puts together anew what is stale.
+    /// Merges stale keys again from their slices.
     fn renew<S: Sums<V>>(&mut self, slices: &Slices<V>, sums: &mut S) -> Result<(), S::Error> {
         for (key, hash, ()) in std::mem::take(&mut self.stale).entries() {
             self.keys.remove(key, hash);
@@ -172,7 +172,7 @@ impl<V> RollingWindow<V> {
         match self.keys.get_mut(key, hash) {
             Some(whole) if whole.is_stale => {}
             whole => {
-                // Where there is none, there is nothing to mark.
+                // A key without a value needs no mark.
                 whole.into_iter().for_each(|whole| whole.is_stale = true);
                 self.stale.value_of(key, hash, || ());
             }
@@ -199,7 +199,7 @@ impl<V> WindowTotal<V> {
     }
 }
 
-/// The slices that begin from one time on and before another.
+/// The slices that begin in a range of time.
 fn within<V>(slices: &Slices<V>, from_ms: i64, before_ms: i64) -> impl Iterator<Item = &(i64, Pane<V>)> {
     let first = slices.partition_point(|(start_ms, _)| *start_ms < from_ms);
     slices.range(first..).take_while(move |(start_ms, _)| *start_ms < before_ms)
@@ -214,7 +214,8 @@ mod tests {
     use super::super::sliced::{SlicePlacement, SlicedWindows};
     use super::*;
 
-    /// Texts, which tell in which order they were put together. Those that end in `!` are not exact, in `?` shared.
+    /// Strings, which show the order in which they were merged. Those that end in `!` are not exact, those in `?` are
+    /// shared.
     struct Texts;
 
     impl Sums<String> for Texts {
@@ -230,7 +231,7 @@ mod tests {
         }
 
         fn take_out(&self, from: &mut String, part: &String) -> bool {
-            // Some cannot be taken out though they are exact.
+            // Some strings cannot be subtracted though they are exact.
             if part.starts_with('a') {
                 return false;
             }
@@ -268,7 +269,7 @@ mod tests {
             shown.push((window.start_ms, String::from_utf8(key.to_vec()).expect("a key of the test"), value.clone()));
             let part = Texts.part(value);
             if part == SliceRole::Shared {
-                // Whoever got it changes it.
+                // The receiver changes it.
                 value.insert_str(0, "changed");
             }
             Ok::<_, ()>(part)

@@ -1,16 +1,16 @@
-//! Windows that begin and end for all keys alike, and fire at their end.
+//! Stores windows that begin and end for all keys alike, and fire at their end.
 //!
-//! Time is cut into slices, the largest pieces that all windows are made of: a record goes to one slice, however many
-//! windows it is in, and a window is put together from its slices when it fires.
+//! Time is cut into slices, the largest spans of which all windows are composed. A record goes to one slice, however
+//! many windows it is in, and a window is merged from its slices when it fires.
 //!
-//! The store has a clock that only goes forward: the watermark, or for windows of the wall clock the last millisecond
-//! that is over. A window is due when the clock has come to its last millisecond.
+//! The store has a clock that only moves forward: the watermark, or for windows of the wall clock the last millisecond
+//! that is over. A window is due when the clock has reached its last millisecond.
 //!
 //! # Invariants
-//! - I1: each window with records fires once, in order of time, however the clock is moved; after that only for a record
-//!   that is late by no more than the allowed lateness, once for each.
-//! - I2: a slice lives until its last window is over and the allowed lateness has passed; memory is bounded by the keys of
-//!   these. A record without any such window is late and is not stored.
+//! - I1: each window with records fires once, in order of time, however the clock moves. After that it fires only for a
+//!   record within the allowed lateness, once for each.
+//! - I2: a slice lives until its last window is over and the allowed lateness has passed. Memory is bounded by the keys
+//!   of live slices. A record without a live window is late and is not stored.
 //! - I3: a clock that steps back opens no fired window again.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -25,28 +25,28 @@ pub struct SlicedWindows<V> {
     grid: AlignedWindows,
     lateness_ms: i64,
     clock_ms: i64,
-    /// All windows that were due by then have fired.
+    /// All windows that were due by this time have fired.
     fired_ms: i64,
-    /// By where they begin, in order of time; none is empty, what lies on disk included.
+    /// By start, in order of time. None is empty, counting values on disk.
     slices: VecDeque<(i64, Pane<V>)>,
-    /// Values in memory, over all slices.
+    /// Number of values in memory, over all slices.
     held: usize,
     changes: Changes,
 }
 
-/// A value with where its slice begins, its key, and the hash of that.
+/// The start of a slice, a key, its hash and its value.
 pub(crate) type SliceEntry<'a, V> = (i64, &'a [u8], u32, &'a V);
 
-/// Where a record belongs.
+/// The placement of a record.
 #[derive(Debug)]
 pub enum SlicePlacement<'a, V> {
-    /// To this value.
+    /// It belongs to this value.
     Open(&'a mut V),
-    /// To this value; and some of its windows have fired already, and fire [again](SlicedWindows::firing_again).
+    /// It belongs to this value. Some of its windows have fired already, and fire [again](SlicedWindows::firing_again).
     FiredBefore(&'a mut V),
-    /// To no window any more.
+    /// It is late: its windows are over.
     Late,
-    /// To no window at all: it lies between two.
+    /// It is in a gap between two windows.
     Between,
 }
 
@@ -71,17 +71,18 @@ impl<V> SlicedWindows<V> {
         }
     }
 
-    /// What the windows are.
+    /// The windows that it stores.
     pub fn grid(&self) -> &AlignedWindows {
         &self.grid
     }
 
-    /// How far time has come.
+    /// The time on its clock.
     pub fn clock_ms(&self) -> i64 {
         self.clock_ms
     }
 
-    /// The value of a key in the slice of `timestamp_ms`, made by `default` if this is the key's first record there.
+    /// Returns the value of a key in the slice of `timestamp_ms`, and creates it with `default` for the key's first
+    /// record there.
     ///
     /// `hash` is the key's hash, which the caller already has.
     #[inline]
@@ -92,7 +93,7 @@ impl<V> SlicedWindows<V> {
         timestamp_ms: i64,
         default: impl FnOnce() -> V,
     ) -> SlicePlacement<'_, V> {
-        // Nearly all records are of the newest slice, and far from late.
+        // Nearly all records belong to the newest slice, and are far from late.
         let at = match self.slices.back() {
             Some((newest, _)) if self.grid.is_in_slice(timestamp_ms, *newest) => self.slices.len() - 1,
             _ => match self.place_for(timestamp_ms, self.clock_ms) {
@@ -101,14 +102,14 @@ impl<V> SlicedWindows<V> {
                 RecordSlice::Late => return SlicePlacement::Late,
             },
         };
-        // Without lateness no window fires twice.
+        // Without lateness, no window fires twice.
         let fired_before =
             self.lateness_ms > 0 && self.clock_ms != i64::MIN && self.has_fired(timestamp_ms, self.clock_ms);
         let value = self.touch(at, key, hash, default);
         if fired_before { SlicePlacement::FiredBefore(value) } else { SlicePlacement::Open(value) }
     }
 
-    /// The same for a key for which time has come further, to `clock_ms`.
+    /// The same for a key that is ahead of the clock, at `clock_ms`.
     #[cold]
     pub fn add_ahead(
         &mut self,
@@ -137,24 +138,24 @@ impl<V> SlicedWindows<V> {
         })
     }
 
-    /// Moves the clock forward. Whatever [`next_due`](Self::next_due) then finds is to be fired before the next record.
+    /// Moves the clock forward. Fire all windows that [`next_due`](Self::next_due) then returns before the next record.
     pub fn advance(&mut self, clock_ms: i64) {
         self.clock_ms = self.clock_ms.max(clock_ms);
     }
 
-    /// The earliest window that is due and has not fired: it counts as fired now.
+    /// Returns the earliest window that is due and has not fired. It counts as fired from then on.
     pub fn next_due(&mut self) -> Option<Window> {
         let due = self.next_window().filter(|window| window.max_ms() <= self.clock_ms);
         self.fired_ms = due.map_or(self.clock_ms, Window::max_ms);
         due
     }
 
-    /// When the next window is due; `None` also for one that only the end of time ends.
+    /// The time at which the next window is due. `None` if only the end of time ends it.
     pub fn next_due_ms(&self) -> Option<i64> {
         self.next_window().map(Window::max_ms).filter(|due_ms| *due_ms < i64::MAX)
     }
 
-    /// Takes what no other window needs out of a window that has fired, if that is all of it.
+    /// Takes the values of a fired window that no other window needs, if these are all of its values.
     pub fn take(&mut self, window: Window) -> Option<Pane<V>> {
         let is_all = self.grid.is_tumbling() && self.lateness_ms == 0;
         let is_first = self.slices.front().is_some_and(|(start_ms, _)| *start_ms == window.start_ms);
@@ -167,77 +168,77 @@ impl<V> SlicedWindows<V> {
         first
     }
 
-    /// The slices of a window, by where they begin, in order of time.
+    /// The slices of a window, by their start, in order of time.
     pub fn slices_of(&self, window: Window) -> impl Iterator<Item = &(i64, Pane<V>)> {
         let from = self.slices.partition_point(|(start_ms, _)| *start_ms < window.start_ms);
         let in_window = move |(start_ms, _): &&(i64, Pane<V>)| *start_ms < window.end_ms || window.end_ms == i64::MAX;
         self.slices.range(from..).take_while(in_window)
     }
 
-    /// The windows of a record that have fired by `clock_ms`, and fire again because it came within the allowed lateness.
+    /// The windows of a record that have fired by `clock_ms`, and fire again because it is within the allowed lateness.
     pub fn firing_again(&self, timestamp_ms: i64, clock_ms: i64) -> impl Iterator<Item = Window> + use<'_, V> {
         let is_fired = move |window: &Window| window.max_ms() <= clock_ms && !self.is_over(*window, clock_ms);
         self.grid.windows_of(timestamp_ms).filter(is_fired)
     }
 
-    /// Takes out the earliest slice, and when it begins, if no window needs it any more.
+    /// Removes the earliest slice, with its start, if no window needs it any more.
     pub fn pop_expired(&mut self) -> Option<(i64, Pane<V>)> {
         let &(start_ms, _) = self.slices.front()?;
         let is_expired = self.grid.last_window_of(start_ms).is_none_or(|last| self.is_over(last, self.clock_ms));
         if is_expired { self.pop_first() } else { None }
     }
 
-    /// All slices, by where they begin.
+    /// All slices, by their start.
     pub fn slices(&self) -> &VecDeque<(i64, Pane<V>)> {
         &self.slices
     }
 
-    /// The windows that hold something and may still fire, in order of time.
+    /// The windows with values that may still fire, in order of time.
     pub fn open_windows(&self) -> impl Iterator<Item = Window> {
         let windows = self.slices.iter().flat_map(|(start_ms, _)| self.grid.windows_of(*start_ms));
         windows.filter(|window| !self.is_over(*window, self.clock_ms)).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Whether a window is yet to fire for the first time.
+    /// Returns true if a window has not fired for the first time yet.
     pub fn is_pending(&self, window: Window) -> bool {
         window.max_ms() > self.clock_ms
     }
 
-    /// Up to when all windows have fired.
+    /// The time up to which all windows have fired.
     pub fn fired_ms(&self) -> i64 {
         self.fired_ms
     }
 
-    /// Sets how far time had come, and up to when all windows had fired.
+    /// Sets the clock, and the time up to which all windows have fired.
     pub fn set_time(&mut self, clock_ms: i64, fired_ms: i64) {
         (self.clock_ms, self.fired_ms) = (clock_ms, fired_ms);
     }
 
-    /// When the slice of `timestamp_ms` begins, if something of it may lie on disk and this key of it is not held.
+    /// Returns the start of the slice of `timestamp_ms`, if part of it may be on disk and this key of it is not held.
     pub(crate) fn missing(&self, key: &[u8], hash: u32, timestamp_ms: i64) -> Option<i64> {
         let start_ms = self.grid.slice_of(timestamp_ms);
         let pane = self.slice(start_ms)?;
         (pane.on_disk() > 0 && pane.get(key, hash).is_none()).then_some(start_ms)
     }
 
-    /// Whether a key of a slice is in memory.
+    /// Returns true if a key of a slice is in memory.
     pub(crate) fn is_held(&self, start_ms: i64, key: &[u8], hash: u32) -> bool {
         self.slice(start_ms).is_some_and(|pane| pane.get(key, hash).is_some())
     }
 
-    /// A key of the slice that begins at `start_ms` does not lie on disk any more.
+    /// Counts a key of the slice that begins at `start_ms` as no longer on disk.
     pub(crate) fn give_back(&mut self, start_ms: i64) {
         let at = self.place_of(start_ms);
         self.slices[at].1.give_back(1);
     }
 
-    /// A key of the slice that begins at `start_ms` lies on disk that was not there.
+    /// Counts a key of the slice that begins at `start_ms` as newly on disk.
     pub(crate) fn lies_on_disk(&mut self, start_ms: i64) {
         let at = self.place_of(start_ms);
         self.slices[at].1.lies_on_disk();
     }
 
-    /// Sets the value of a key in the slice that begins at `start_ms`, whatever time it is.
+    /// Sets the value of a key in the slice that begins at `start_ms`, whatever the clock is.
     pub fn put_back(&mut self, start_ms: i64, key: &[u8], hash: u32, value: V) {
         let at = self.place_of(self.grid.slice_of(start_ms));
         let mut value = Some(value);
@@ -247,22 +248,22 @@ impl<V> SlicedWindows<V> {
         }
     }
 
-    /// When the first slice begins; those before it that there were are gone.
+    /// The start of the first slice. Earlier slices have been deleted.
     pub(crate) fn begin_ms(&self) -> i64 {
         self.slices.front().map_or(i64::MAX, |(start_ms, _)| *start_ms)
     }
 
-    /// What has changed since snapshots.
+    /// The changes since snapshots.
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// The same, to be told of a snapshot.
+    /// The same, to report a snapshot to.
     pub(crate) fn changes_mut(&mut self) -> &mut Changes {
         &mut self.changes
     }
 
-    /// Values in memory that were touched since a snapshot; none if these are more than `most`.
+    /// The values in memory that were touched since a snapshot, or `None` if they are more than `most`.
     pub(crate) fn touched_since(&self, base: Base, most: usize) -> Option<Vec<SliceEntry<'_, V>>> {
         let touched = self.slices.iter().flat_map(|(start_ms, pane)| {
             pane.touched_since(base).map(|(key, hash, value)| (*start_ms, key, hash, value))
@@ -271,29 +272,29 @@ impl<V> SlicedWindows<V> {
         (touched.len() <= most).then_some(touched)
     }
 
-    /// Values in memory, slice by slice.
+    /// The values in memory, slice by slice.
     pub(crate) fn all(&self) -> impl Iterator<Item = SliceEntry<'_, V>> {
         self.slices
             .iter()
             .flat_map(|(start_ms, pane)| pane.entries().map(|(key, hash, value)| (*start_ms, key, hash, value)))
     }
 
-    /// Values in memory, over all slices.
+    /// Number of values in memory, over all slices.
     pub fn len(&self) -> usize {
         self.held
     }
 
-    /// Values that lie on disk and not in memory.
+    /// Number of values that are only on disk.
     pub(crate) fn on_disk(&self) -> usize {
         self.slices.iter().map(|(_, pane)| pane.on_disk()).sum()
     }
 
-    /// Whether nothing is held.
+    /// Returns true if there are no slices.
     pub fn is_empty(&self) -> bool {
         self.slices.is_empty()
     }
 
-    /// Whether it fires no more by `clock_ms`, not even for late records.
+    /// Returns true if the window does not fire any more by `clock_ms`, not even for late records.
     fn is_over(&self, window: Window, clock_ms: i64) -> bool {
         window.max_ms().saturating_add(self.lateness_ms) <= clock_ms
     }
@@ -347,7 +348,7 @@ impl<V> Resident<V> for SlicedWindows<KeyEntry<V>> {
         self.held
     }
 
-    /// The newest are like those that come.
+    /// From the newest slice on, because its values are like those that arrive.
     fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a KeyEntry<V>)>
     where
         V: 'a,
@@ -355,10 +356,10 @@ impl<V> Resident<V> for SlicedWindows<KeyEntry<V>> {
         self.slices.iter().rev().flat_map(|(_, pane)| pane.entries()).take(most).map(|(key, _, held)| (key, held))
     }
 
-    /// From the oldest on, which no records go to any more, as a rule.
+    /// From the oldest slice on, which usually gets no more records.
     fn take_idle(&mut self, most: usize) -> Vec<IdleKey<V>> {
         let mut idle = Vec::new();
-        // Twice, as in the first round all may have been touched.
+        // Two rounds, because all keys may have been touched before the first one.
         for _ in 0..2 {
             for (start_ms, pane) in &mut self.slices {
                 pane.take_idle(most - idle.len(), |hash, touched, key, held| {
@@ -524,7 +525,7 @@ mod tests {
                 let open: Vec<Window> = grid.windows_of(at).filter(|window| window.max_ms().saturating_add(lateness) > clock).collect();
                 let is_taken = count(&mut windows, &key, at);
                 prop_assert_eq!(is_taken, !open.is_empty());
-                // What is over is gone; who comes within the lateness brings its windows out again.
+                // Windows that are over are deleted. A record within the lateness fires its windows again.
                 let again: Vec<Window> = if is_taken { windows.firing_again(at, clock).collect() } else { vec![] };
                 for window in open {
                     *model.entry((window, key.clone())).or_default() += 1;

@@ -1,49 +1,49 @@
-//! When the records of a window are given out.
+//! Built-in triggers, which decide when a window emits its result.
 
 use crate::error::TaskError;
 use crate::snapshot::{Input, put_option};
 use crate::varint::put_varint;
 
-/// What is to become of a window.
+/// The decision of a trigger about a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerResult {
-    /// Its result goes out.
+    /// The window emits its result.
     pub fires: bool,
-    /// Its records are forgotten.
+    /// The window deletes its records.
     pub purges: bool,
 }
 
 impl TriggerResult {
-    /// Nothing.
+    /// Neither.
     pub const CONTINUE: Self = Self { fires: false, purges: false };
-    /// Its result goes out.
+    /// The window emits its result.
     pub const FIRE: Self = Self { fires: true, purges: false };
 }
 
-/// The triggers that come with the product. What they keep for a window is a number.
+/// The built-in triggers. Their state for a window is a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuiltIn {
-    /// At the window's end, and for each record after it.
+    /// Fires at the window's end, and for each late record after it.
     AtEnd,
-    /// After so many records, and then so many more.
+    /// Fires after every so many records.
     Count(u64),
-    /// Each time the clock passes a multiple of this many milliseconds, and at the window's end.
+    /// Fires each time the clock passes a multiple of this many milliseconds, and at the window's end.
     Every(i64),
-    /// Never by itself.
+    /// Never fires.
     Never,
 }
 
-/// What a built-in trigger keeps for a window.
+/// State of a built-in trigger for a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TriggerProgress {
-    /// Records since it fired last.
+    /// Number of records since it last fired.
     records: u64,
-    /// When it fires next.
+    /// The next time at which it fires.
     next_ms: Option<i64>,
 }
 
 impl BuiltIn {
-    /// A record has come to a window whose last millisecond is `max_ms`, at `clock_ms` of the window's clock.
+    /// Handles a record of a window whose last millisecond is `max_ms`, at `clock_ms` of the window's clock.
     pub(super) fn on_record(
         self,
         kept: &mut TriggerProgress,
@@ -53,7 +53,7 @@ impl BuiltIn {
     ) -> TriggerResult {
         let is_over = max_ms <= clock_ms;
         match self {
-            // Now, and not once more when the clock moves.
+            // Fire now, and not again when the clock advances.
             Self::AtEnd | Self::Every(_) if is_over => {
                 kept.next_ms = None;
                 TriggerResult::FIRE
@@ -63,7 +63,7 @@ impl BuiltIn {
                 TriggerResult::CONTINUE
             }
             Self::Every(interval_ms) => {
-                // From the record that begins it: the next multiple after it.
+                // Starts at the first record, with the next multiple after it.
                 let next_ms =
                     timestamp_ms.saturating_sub(timestamp_ms.rem_euclid(interval_ms)).saturating_add(interval_ms);
                 kept.next_ms.get_or_insert(next_ms.min(max_ms));
@@ -71,7 +71,7 @@ impl BuiltIn {
             }
             Self::Count(limit) => {
                 kept.records += 1;
-                // What a window of all time holds at its end goes out then.
+                // A global window emits its remaining records at the end of time.
                 kept.next_ms = (max_ms == i64::MAX && kept.records < limit).then_some(max_ms);
                 if kept.records < limit {
                     return TriggerResult::CONTINUE;
@@ -83,7 +83,7 @@ impl BuiltIn {
         }
     }
 
-    /// The clock has come to what `next_ms` said.
+    /// The clock has reached `next_ms`.
     pub(super) fn on_time(self, kept: &mut TriggerProgress, max_ms: i64, time_ms: i64) -> TriggerResult {
         let Some(due_ms) = kept.next_ms.take_if(|next_ms| *next_ms <= time_ms) else { return TriggerResult::CONTINUE };
         if let Self::Every(interval_ms) = self
@@ -95,7 +95,7 @@ impl BuiltIn {
         TriggerResult::FIRE
     }
 
-    /// Two windows have become one that ends at `max_ms`.
+    /// Two windows have merged into one that ends at `max_ms`.
     pub(super) fn on_merge(self, kept: &mut TriggerProgress, other: TriggerProgress, max_ms: i64) {
         kept.records += other.records;
         kept.next_ms = match self {
@@ -106,7 +106,7 @@ impl BuiltIn {
 }
 
 impl TriggerProgress {
-    /// It fires then, and has kept nothing else.
+    /// A trigger that fires at this time and has no other state.
     pub(super) fn at(next_ms: i64) -> Self {
         Self { records: 0, next_ms: Some(next_ms) }
     }
