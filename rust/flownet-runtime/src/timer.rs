@@ -1,18 +1,19 @@
 //! Timers of either clock: ordered, each at most once.
 //!
-//! The service holds no clock; who uses it passes the time in and asks what is due.
+//! The service has no clock. The caller passes the time in and takes due timers.
 //!
-//! Most timers are set, and looked at again when they are due. So they are put in order late, and many at a time: each lies
-//! in a leaf, in no order, until something is taken out of that. Where they are many, and due one behind the other as they are
-//! set, all but the first and the last ones are packed.
+//! Most timers are set, and not looked at again until they are due. So they are sorted late, and many at a time: each
+//! is stored in a leaf, unsorted, until a timer is taken from that leaf. If there are many, and they are set in the
+//! order in which they are due, all leaves except the first and the last ones are packed.
 //!
-//! Where a job's state may lie [on disk](TimerService::open), those that are far from being due do, too, once there is no room
-//! for them.
+//! If the job stores state [on disk](TimerService::open), timers far from due go there too, once there is no room for
+//! them in memory.
 //!
 //! # Invariants
-//! - I1: leaves follow each other: all timers of one lie before the bound of the next, and at or behind their own.
+//! - I1: leaves follow each other. All timers of a leaf are before the bound of the next leaf, and at or after its own
+//!   bound.
 //! - I2: no leaf is empty, and none holds more than `MOST_IN_LEAF` timers.
-//! - I3: the first timer is near: where none is, there is none far off.
+//! - I3: the first timer is near. Without a near timer, there is no far one.
 
 mod far;
 mod kept;
@@ -40,7 +41,7 @@ use crate::spec::StateBackend;
 use crate::state::{DiskStateError, of_timers};
 use crate::varint::{put_varint, take_varint};
 
-/// Whose timer it is: a key, and the form it was given in where that is another than the canonical one.
+/// The owner of a timer: a key, and the form in which it was given if that is not the canonical one.
 #[derive(Clone, Debug)]
 pub struct TimerKey {
     key: Key,
@@ -48,27 +49,27 @@ pub struct TimerKey {
 }
 
 impl TimerKey {
-    /// The key of a record.
+    /// The owner for the key of a record.
     pub fn of(record: &KeyedRecord<'_>) -> Self {
         Self { key: record.key.into(), given: record.given().map(Into::into) }
     }
 
-    /// A key that is held, with the form it was given in where that was another than the canonical one.
+    /// The owner for a held key, with the form in which it was given if that is not the canonical one.
     pub fn held(key: &[u8], given: Option<&[u8]>) -> Self {
         Self { key: key.into(), given: given.map(Into::into) }
     }
 
-    /// Its canonical bytes.
+    /// The canonical bytes of the key.
     pub fn key(&self) -> &[u8] {
         self.key.as_slice()
     }
 
-    /// The hash of these.
+    /// The hash of the canonical bytes.
     pub fn hash(&self) -> u32 {
         hash_key(self.key())
     }
 
-    /// The form it was given in, where that was another than the canonical one.
+    /// The form in which the key was given, if that is not the canonical one.
     pub fn given(&self) -> Option<&[u8]> {
         self.given.as_deref()
     }
@@ -99,7 +100,7 @@ impl Ord for TimerKey {
     }
 }
 
-/// The form that the key was given in with its length, and the key.
+/// Encodes the given form with its length, and then the key.
 impl TimerOwner for TimerKey {
     fn put(&self, out: &mut Vec<u8>) {
         put_varint(out, self.given().map_or(0, |given| given.len() as u64 + 1));
@@ -123,50 +124,50 @@ impl TimerOwner for TimerKey {
     }
 }
 
-/// The timers of one task. `K` says whose timer it is, usually the key's bytes.
+/// The timers of one task. `K` is the owner of a timer, usually the bytes of a key.
 pub struct TimerService<K> {
     /// The leaf with the earliest timers; empty if there are none.
     first: Leaf<K>,
-    /// The others, by their bounds.
+    /// The other leaves, by their bounds.
     leaves: BTreeMap<(i64, K), Leaf<K>>,
-    /// Those that are due behind all of these, where they may lie on disk.
+    /// Timers due after all of these, if timers may be on disk.
     far: Option<Box<Far<K>>>,
 }
 
-/// The timers of fewer than these are counted one by one.
+/// With fewer leaves, timers are counted one by one.
 const FEW_LEAVES: usize = 4;
-/// One takes so many bytes on disk, beside those of a long key, about.
+/// Approximate bytes of a timer on disk, without those of a long key.
 const WRITTEN_BYTES: usize = 16;
-/// Fewer than these take no room that is worth the time to pack them.
+/// Fewer leaves take too little memory to be worth packing.
 const MANY_LEAVES: usize = if cfg!(test) { 2 } else { 64 };
 
 impl<K: TimerOwner> TimerService<K> {
-    /// No timers.
+    /// A service without timers.
     pub fn new() -> Self {
         Self { first: Leaf::new(), leaves: BTreeMap::new(), far: None }
     }
 
-    /// Lets what has no room in memory lie where the job says. `state` is what the timers are called, for errors; `among` is
-    /// how many services have the memory for timers of one operator, in equal parts.
+    /// Lets timers that do not fit in memory go to the disk that the job configures. `state` names the timers in
+    /// errors. `among` is the number of services that share the memory for timers of one operator in equal parts.
     pub fn open(&mut self, state: &str, among: usize, cx: &TaskContext) {
         let StateBackend::Disk { memory_bytes, folder } = &cx.state else { return };
         let about = DiskStateError::of(state, folder.as_deref(), cx);
         self.open_in(about, of_timers(*memory_bytes) / among);
     }
 
-    /// The same in a folder, with so much memory: `about` says that, and whose they are.
+    /// The same with this much memory. `about` names the folder and the timers in errors.
     pub fn open_in(&mut self, about: DiskStateError, memory_bytes: usize) {
         self.far = Some(Box::new(Far::new(about, memory_bytes)));
     }
 
-    /// All of them, which lie here no more.
+    /// Moves all timers out.
     #[must_use]
     pub fn take(&mut self) -> Self {
         let far = self.far.as_ref().map(|far| Box::new(far.like()));
         std::mem::replace(self, Self { first: Leaf::new(), leaves: BTreeMap::new(), far })
     }
 
-    /// Sets a timer; one that is set already stays as it is.
+    /// Sets a timer. If it is set already, it stays as it is.
     pub fn register(&mut self, timestamp_ms: i64, key: K) {
         let timer = (timestamp_ms, key);
         if let Some(far) = &mut self.far
@@ -182,10 +183,10 @@ impl<K: TimerOwner> TimerService<K> {
         leaf.push(timer);
     }
 
-    /// Takes a timer back, if it is set: gives whose it was, where it is not far off.
+    /// Deletes a timer, if it is set. Returns its owner, unless it is far.
     ///
     /// # Errors
-    /// What is the next to be due lies on disk and cannot be read.
+    /// The next due timer is on disk and cannot be read.
     pub fn delete(&mut self, timestamp_ms: i64, key: K) -> Result<Option<K>, TaskError> {
         let timer = (timestamp_ms, key);
         if let Some(far) = &mut self.far
@@ -202,10 +203,10 @@ impl<K: TimerOwner> TimerService<K> {
         Ok(deleted.map(|(_, key)| key))
     }
 
-    /// The earliest timer whose time has come. One at a time, because firing it may set or delete others.
+    /// Takes the earliest due timer. Returns one at a time, because firing it may set or delete others.
     ///
     /// # Errors
-    /// What is the next to be due lies on disk and cannot be read.
+    /// The next due timer is on disk and cannot be read.
     #[inline]
     pub fn pop_due(&mut self, now_ms: i64) -> Result<Option<(i64, K)>, TaskError> {
         let Some(due) = self.first.pop_if(|timestamp_ms| timestamp_ms <= now_ms) else { return Ok(None) };
@@ -215,10 +216,10 @@ impl<K: TimerOwner> TimerService<K> {
         Ok(Some(due))
     }
 
-    /// Writes to disk what has no room in memory. To be called as often as some timers may have been set.
+    /// Writes timers that do not fit in memory to disk. Call it after a number of timers may have been set.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// They cannot be written.
     #[inline]
     pub fn make_room(&mut self) -> Result<(), TaskError> {
         match &self.far {
@@ -227,15 +228,15 @@ impl<K: TimerOwner> TimerService<K> {
         }
     }
 
-    /// When the earliest timer is due.
+    /// The time at which the earliest timer is due.
     pub fn next_ms(&self) -> Option<i64> {
         self.first.first_ms()
     }
 
-    /// Those that are set, the earliest first.
+    /// Visits all set timers, the earliest first.
     ///
     /// # Errors
-    /// Some lie on disk and cannot be read; or as `each` says.
+    /// Some are on disk and cannot be read; or an error of `each`.
     pub fn each<E: From<TaskError>>(&self, mut each: impl FnMut(i64, &K) -> Result<(), E>) -> Result<(), E> {
         for (timestamp_ms, key) in self.near() {
             each(timestamp_ms, &key)?;
@@ -243,29 +244,30 @@ impl<K: TimerOwner> TimerService<K> {
         self.far.as_ref().map_or(Ok(()), |far| far.each(each))
     }
 
-    /// Those of them that are not far off.
+    /// The near timers among them.
     fn near(&self) -> impl Iterator<Item = (i64, K)> {
         self.all_leaves().flat_map(Leaf::in_order)
     }
 
-    /// Shows those near that were set after so many snapshots and more, and some others, in no order; one that was set twice
-    /// lately may come twice.
+    /// Visits near timers that were set after at least `taken` snapshots, and some others, unsorted. A timer that was
+    /// recently set twice may come twice.
     pub(crate) fn each_since(&self, taken: u32, mut show: impl FnMut(i64, &K)) {
         self.all_leaves().for_each(|leaf| leaf.each_since(taken, &mut show));
     }
 
-    /// How many are set; where they are many, about: one that was set twice lately may count twice.
+    /// Number of timers. It is approximate if there are many: a timer that was recently set twice may count twice.
     pub fn len(&self) -> usize {
         let near = if self.leaves.len() < FEW_LEAVES { self.near().count() } else { self.most() };
         near + self.far.as_ref().map_or(0, |far| far.len())
     }
 
-    /// How many near are set at most: one that was set twice lately may count twice, so that only the leaves are looked at.
+    /// Upper bound of the number of near timers. A timer that was recently set twice may count twice, so that only the
+    /// sizes of leaves are read.
     fn most(&self) -> usize {
         self.all_leaves().map(Leaf::len).sum()
     }
 
-    /// Whether no timer is set.
+    /// Returns true if no timer is set.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty()
     }
@@ -274,7 +276,7 @@ impl<K: TimerOwner> TimerService<K> {
         [&self.first].into_iter().chain(self.leaves.values())
     }
 
-    /// The leaf that a timer belongs to.
+    /// The leaf of a timer.
     #[inline]
     fn leaf_of<'a>(
         first: &'a mut Leaf<K>,
@@ -305,7 +307,7 @@ impl<K: TimerOwner> TimerService<K> {
         }
     }
 
-    /// The first leaf is empty: goes on with the next one.
+    /// The first leaf is empty: continues with the next one.
     fn begin_next(&mut self) -> Result<(), TaskError> {
         match (self.leaves.pop_first(), &mut self.far) {
             (Some((_, next)), _) => self.first = next,
@@ -318,7 +320,7 @@ impl<K: TimerOwner> TimerService<K> {
         Ok(())
     }
 
-    /// Takes timers, in order, that were far off; none is near.
+    /// Takes timers, in order, that were far. None is near at this point.
     fn take_up(&mut self, timers: Vec<(i64, K)>) {
         let mut timers = timers.into_iter();
         self.first = Leaf::of(timers.by_ref().take(MOST_IN_LEAF / 2).collect());
@@ -339,7 +341,7 @@ impl<K: TimerOwner> TimerService<K> {
         let most = far.near_bytes();
         let mut bytes = first.bytes() + leaves.values().map(Leaf::bytes).sum::<usize>();
         if bytes > most {
-            // Some more than has to be, so that not every leaf that is added makes another leave.
+            // Some more than necessary, so that not every new leaf causes another spill.
             while bytes > most / 2 && !leaves.is_empty() {
                 bytes -= Self::spill_last(leaves, far)?.min(bytes);
             }
@@ -349,7 +351,7 @@ impl<K: TimerOwner> TimerService<K> {
         Ok(())
     }
 
-    /// Writes the last of the leaves to disk, as many as make one there. Gives how many bytes they took.
+    /// Writes the last leaves to disk, as many as make one leaf there. Returns the number of their bytes.
     fn spill_last(leaves: &mut BTreeMap<(i64, K), Leaf<K>>, far: &mut Far<K>) -> Result<usize, TaskError> {
         let (mut leaving, mut written, mut bytes) = (Vec::new(), 0, 0);
         let mut first = None;
@@ -426,7 +428,8 @@ mod tests {
         assert_eq!((fired, timers.next_ms()), (vec![1, 2, 3], Some(4)));
     }
 
-    /// Any sequence fires what a sorted set would, with many of few times and few of many, so that leaves come and go.
+    /// Checks that any sequence fires the timers that a sorted set would. Leaves come and go: there are cases with many
+    /// timers at few times, and with few at many.
     fn against_model(ops: Vec<(u8, i64, u16)>) -> Result<(), TestCaseError> {
         let mut timers = TimerService::new();
         let mut model = BTreeSet::new();
@@ -441,7 +444,7 @@ mod tests {
                     model.remove(&(at, key));
                 }
                 6 => {
-                    // One that is there.
+                    // A timer that is set.
                     if let Some((at, key)) = model.range((at, key)..).next().copied() {
                         timers.delete(at, key).unwrap();
                         model.remove(&(at, key));
@@ -466,7 +469,8 @@ mod tests {
         Ok(())
     }
 
-    /// Set one behind the other as they are due, about, and many: most are packed, those that are taken back among them.
+    /// Timers are set roughly in the order in which they are due, and many: most are packed, also some that are deleted
+    /// later.
     #[test]
     fn timers_that_are_due_as_they_are_set_are_packed() {
         let (mut timers, mut model) = (TimerService::new(), BTreeSet::new());
@@ -491,7 +495,7 @@ mod tests {
         assert_eq!(fired, model.into_iter().collect::<Vec<_>>());
     }
 
-    /// What says whose it is may be longer than a byte says.
+    /// The length of an owner may exceed one byte.
     #[test]
     fn keys_of_any_length_are_packed_with_the_form_they_were_given_in() {
         let (mut timers, mut model) = (TimerService::new(), BTreeSet::new());

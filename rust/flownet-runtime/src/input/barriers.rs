@@ -1,4 +1,5 @@
-//! The barriers of checkpoints among what arrives: which channels wait for them, and what they overtake.
+//! Handles checkpoint barriers of the input: blocks channels for alignment, and records the data that barriers
+//! overtake.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -11,19 +12,19 @@ use super::{Channel, Signal, TaskInput};
 use crate::error::{ExchangeFailure, TaskError};
 use crate::snapshot::{CheckpointMode, InFlightChannel, InFlightElement, kept};
 
-/// The checkpoint that is under way.
+/// The pending checkpoint.
 #[derive(Debug)]
 pub(super) struct Barriers {
     capture: Capture<InFlightElement>,
-    /// Whether barriers may overtake.
+    /// True if barriers may overtake.
     overtakes: bool,
-    /// When its first barrier came.
+    /// Time of its first barrier.
     began: Instant,
-    /// The last watermark of each channel when its snapshot was due, if it overtook any of them.
+    /// The last watermark of each channel at the snapshot, if the barrier overtook any of them.
     watermarks_ms: Vec<Option<i64>>,
-    /// What the task has just overtaken: its barriers that wait in line are to come ahead, too.
+    /// The checkpoint that has just become unaligned: its queued barriers have to be handled now too.
     late: Option<CheckpointId>,
-    /// What is to be overtaken once all has been brought again.
+    /// The barrier to handle once all in-flight data is replayed.
     postponed: Option<Barrier>,
 }
 
@@ -33,7 +34,7 @@ impl Barriers {
         self.capture.aligner().is_capturing()
     }
 
-    /// Whether this barrier, which came in line, is one of those that do not have to wait in it.
+    /// Returns true if this barrier, which arrived in order, need not wait in order.
     fn comes_ahead(&self, index: ChannelIndex, barrier: Barrier) -> bool {
         let (aligner, id) = (self.capture.aligner(), barrier.checkpoint_id);
         let is_awaited = aligner.is_captured(index) && aligner.under_way() == Some(id);
@@ -41,7 +42,7 @@ impl Barriers {
     }
 }
 
-/// What a channel brought and nobody has read.
+/// The data of a channel that arrived and is not read yet.
 fn unread<'a>(
     channel: &'a Channel,
     arrived: impl Iterator<Item = &'a (ChannelIndex, Element)>,
@@ -53,8 +54,7 @@ fn unread<'a>(
 }
 
 impl TaskInput {
-    /// The same, with channels that bring the barriers of checkpoints. `attention` is woken by those that overtake, if any
-    /// may.
+    /// Adds checkpoints to the input. `attention` is woken by priority barriers; `None` if barriers may not overtake.
     pub(crate) fn with_checkpoints(self, mode: CheckpointMode, attention: Option<Waker>) -> Self {
         let channels = self.channels.len();
         let aligner = match mode {
@@ -70,32 +70,33 @@ impl TaskInput {
         Self { barriers: Some(barriers), ..self }
     }
 
-    /// Whether channels wait for the barriers of others.
+    /// Returns true if channels wait for the barriers of others.
     pub(crate) fn waits_for_barriers(&self) -> bool {
         self.barriers.as_ref().is_some_and(|barriers| barriers.capture.aligner().holds_any())
     }
 
-    /// The coordinator has given a checkpoint up: nobody waits for its barriers.
+    /// The coordinator aborted a checkpoint: no channel waits for its barriers any more.
     pub(crate) fn abort(&mut self, checkpoint_id: CheckpointId) -> Result<(), TaskError> {
         let Some(barriers) = &mut self.barriers else { return Ok(()) };
         let step = barriers.capture.on_cancel(checkpoint_id);
-        // Whoever waits for it is told as this task is.
+        // The coordinator informs the other tasks too, so no event is sent to them.
         self.follow(Step { aborted: None, ..step })
     }
 
-    /// The coordinator asks for a checkpoint, whose barriers come by the channels unless they have all ended.
+    /// The coordinator triggers a checkpoint. Its barriers come by the channels, unless they have all ended.
     pub(crate) fn trigger(&mut self, barrier: Barrier) -> Result<(), TaskError> {
         let Some(barriers) = &mut self.barriers else { return Ok(()) };
         let step = barriers.capture.on_trigger(barrier);
         self.follow(step)
     }
 
-    /// The coordinator has waited for this checkpoint for too long: its snapshot is due, ahead of what has come.
+    /// The coordinator has waited for this checkpoint for too long: the snapshot is due, ahead of data that has
+    /// arrived.
     #[cold]
     pub(crate) fn overtake(&mut self, barrier: Barrier) -> Result<(), TaskError> {
         let Some(barriers) = &mut self.barriers else { return Ok(()) };
         if self.replay.is_some() {
-            // What is brought again comes first.
+            // In-flight data is replayed first.
             barriers.postponed = Some(barrier);
             return Ok(());
         }
@@ -106,14 +107,14 @@ impl TaskInput {
         self.bring_late()
     }
 
-    /// All that was on its way has been brought again.
+    /// All in-flight data has been replayed.
     #[cold]
     pub(super) fn take_postponed(&mut self) -> Result<(), TaskError> {
         let postponed = self.barriers.as_mut().and_then(|barriers| barriers.postponed.take());
         postponed.map_or(Ok(()), |barrier| self.overtake(barrier))
     }
 
-    /// Takes the barriers of what was just overtaken from where they wait in line. What has come is in its place meanwhile.
+    /// Handles the queued barriers of a checkpoint that just became unaligned. All other arrived data stays in place.
     fn bring_late(&mut self) -> Result<(), TaskError> {
         let Some(id) = self.barriers.as_mut().and_then(|barriers| barriers.late.take()) else { return Ok(()) };
         let mut found = Vec::new();
@@ -129,10 +130,10 @@ impl TaskInput {
         self.take_urgent()
     }
 
-    /// Looks for barriers that overtake all that has come.
+    /// Handles priority barriers, which overtake all arrived data.
     pub(crate) fn take_urgent(&mut self) -> Result<(), TaskError> {
         if self.replay.is_some() {
-            // What is brought again comes first: they are found behind it.
+            // In-flight data is replayed first, and the barriers are found after it.
             return Ok(());
         }
         let mut found = Vec::new();
@@ -141,7 +142,7 @@ impl TaskInput {
         self.bring_late()
     }
 
-    /// Takes what came from the gate in its order, where a barrier is among it or a checkpoint is not complete.
+    /// Takes data from the gate in order, if there is a barrier among it or a checkpoint is pending.
     #[cold]
     pub(super) fn take_overtaken(&mut self) -> Result<(), TaskError> {
         for (index, element) in std::mem::take(&mut self.scratch) {
@@ -175,7 +176,7 @@ impl TaskInput {
     fn take_barrier(&mut self, index: ChannelIndex, barrier: Barrier, overtaken: &[Element]) -> Result<(), TaskError> {
         let overtakes = barrier.kind == BarrierKind::Unaligned;
         let Some(barriers) = &mut self.barriers else {
-            // Nobody here takes checkpoints, so there is nothing to align: the channel goes on at once.
+            // This task takes no checkpoints, so there is nothing to align: the channel resumes at once.
             return if overtakes { Ok(()) } else { Ok(self.gate.resume(index)?) };
         };
         if overtakes && !barriers.overtakes {
@@ -201,7 +202,7 @@ impl TaskInput {
         self.follow(step)
     }
 
-    /// Channels go on before the snapshot is taken: what they bring waits until the task reads on.
+    /// Channels resume before the snapshot is taken. Their data waits until the task reads on.
     #[cold]
     fn follow(&mut self, step: Step) -> Result<(), TaskError> {
         let Some(barriers) = &mut self.barriers else { return Ok(()) };

@@ -1,13 +1,13 @@
-//! What arrives at a task: elements out of its gate, records out of elements.
+//! The input of a task: takes elements out of its gate, and records out of elements.
 //!
 //! # Invariants
 //! - I1: records, watermarks and ends of one channel are seen in the order in which they were sent.
-//! - I2: a batch waits for nothing: it is made of what has arrived, one buffer after the other.
-//! - I3: a checkpoint's snapshot is asked for when all of its barriers have come, before anything behind one of them is read.
-//!   Of one that overtakes it is asked for with the first of them, or when it has taken too long, before anything else is
-//!   read.
-//! - I4: an input that ends in the middle of a record, or without saying that its data ended, is an error.
-//! - I5: what was on its way when the task's checkpoint was taken is brought again before anything of its channels is read.
+//! - I2: a batch never waits. It consists of data that has arrived, one buffer after the other.
+//! - I3: a checkpoint's snapshot is requested when all of its barriers have come, before any data after one of them is
+//!   read. An unaligned checkpoint's snapshot is requested with the first barrier, or after its timeout, before any
+//!   more data is read.
+//! - I4: an input that ends in the middle of a record, or without an end of data, is an error.
+//! - I5: in-flight data of the task's checkpoint is replayed before any data of its channels is read.
 
 mod barriers;
 mod counts;
@@ -38,44 +38,44 @@ use crate::metrics::TaskMetrics;
 use crate::snapshot::{InFlightChannel, InFlightElement, Replay, ReplayedElement};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 
-/// Elements taken from the gate under one lock. Their segments are not free before they are read: not too many.
+/// Elements taken from the gate under one lock. Their segments are in use until they are read, so not too many.
 const BATCH_ELEMENTS: usize = 32;
 
-/// The records that one buffer brought, and a way on to the next buffer that has arrived.
+/// The records of one buffer, with access to the next buffer that has arrived.
 pub struct InputBatch<'a> {
     input: &'a mut TaskInput,
-    // Whether the task has something else to do before the next buffer.
+    // Returns true if the task has other work before the next buffer.
     should_yield: &'a dyn Fn() -> bool,
     now_ms: i64,
 }
 
 impl InputBatch<'_> {
-    /// The next record and the index of its input in [`TaskSpec::inputs`](crate::spec::TaskSpec::inputs); `None` when
-    /// the buffer is used up.
+    /// Returns the next record and the index of its input in [`TaskSpec::inputs`](crate::spec::TaskSpec::inputs);
+    /// `None` at the end of the buffer.
     ///
-    /// Ends with [`TaskError::Cancelled`] when the task is told to stop.
+    /// Returns [`TaskError::Cancelled`] if the task is cancelled.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
     pub fn next(&mut self) -> Result<Option<(usize, &[u8])>, TaskError> {
         self.input.next_record()
     }
 
-    /// Goes on to the next buffer that has arrived; `false` at the end of the batch.
+    /// Continues with the next buffer that has arrived; `false` at the end of the batch.
     ///
-    /// A chain that pays for each batch calls this when [`next`](Self::next) gave `None`; one that does not is called
-    /// again for the next buffer. The batch ends when nothing more has arrived, at an event the task has to see, and
-    /// when mail or an unavailable output asks for the task's attention. Records left unread come with the next batch.
+    /// A chain with a cost per batch calls this when [`next`](Self::next) returned `None`. A chain without such a cost
+    /// is called again for the next buffer. The batch ends when no more data has arrived, at an event that the task has
+    /// to handle, and when mail or an unavailable output needs the task. Records left unread come with the next batch.
     pub fn next_buffer(&mut self) -> Result<bool, TaskError> {
         if (self.should_yield)() { Ok(false) } else { self.input.load() }
     }
 
-    /// The last watermark of the channel whose buffer is being read; timestamps of its records refer to it.
+    /// The last watermark of the channel of the current buffer. Timestamps of its records refer to it.
     pub fn watermark_ms(&self) -> Option<i64> {
         let current = self.input.current?;
         self.input.channels[current.index()].watermark_ms
     }
 
-    /// Wall-clock time of this batch, in milliseconds since the epoch: read once, so that its records share it.
+    /// Wall-clock time of this batch, in milliseconds since the epoch. It is read once, and its records share it.
     pub fn now_ms(&self) -> i64 {
         self.now_ms
     }
@@ -87,9 +87,9 @@ pub(crate) struct TaskInput {
     gate: Arc<InputGate>,
     channels: Vec<Channel>,
     arrived: VecDeque<(ChannelIndex, Element)>,
-    /// The channel whose buffer is being read.
+    /// The channel of the current buffer.
     current: Option<ChannelIndex>,
-    /// Of that buffer.
+    /// Size of that buffer.
     current_bytes: u64,
     valve: WatermarkValve,
     signals: VecDeque<Signal>,
@@ -97,44 +97,44 @@ pub(crate) struct TaskInput {
     scratch: Vec<(ChannelIndex, Element)>,
     cancel: CancelToken,
     metrics: Arc<TaskMetrics>,
-    /// Says how far producers fill buffers, where what is in flight is bounded.
+    /// Sets the fill limit of producers' buffers, if in-flight data is limited.
     debloater: Option<Debloater>,
-    /// None where no checkpoints are taken.
+    /// `None` without checkpoints.
     barriers: Option<Barriers>,
-    /// What is brought again before the channels are read.
+    /// In-flight data to replay before the channels are read.
     replay: Option<Replay>,
-    /// None where no channel lies within an iteration.
+    /// `None` if no channel is part of an iteration.
     rounds: Option<RoundAligner>,
 }
 
-/// What the task has to handle before it reads on.
+/// A signal that the task has to handle before it reads on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// Event time changed.
     Time(TimeSignal),
-    /// The chain upstream says something to the chain here.
+    /// An event from the upstream chain to this chain.
     Custom(CustomEvent),
-    /// A marker of latency, before which all has been read.
+    /// A latency marker, after all data before it has been read.
     Marker(Event),
-    /// All that comes before a round of an iteration has been read.
+    /// A round of an iteration, after all data before it has been read.
     Round(Round),
-    /// All that comes before a checkpoint's barriers has been read, or is overtaken by the first of them: the snapshot is
-    /// due, behind which this barrier goes on.
+    /// The snapshot of a checkpoint is due, and then this barrier is forwarded. All data before its barriers has been
+    /// read, or is overtaken by the first of them.
     Barrier(Barrier),
-    /// All of its barriers have come.
+    /// All barriers of a checkpoint have come.
     Completed {
         /// The checkpoint.
         checkpoint_id: CheckpointId,
-        /// Since the first one came.
+        /// Time since the first barrier.
         aligned: Duration,
-        /// What it overtook, by channel.
+        /// The data that it overtook, by channel.
         in_flight: Vec<(ChannelIndex, InFlightChannel)>,
     },
-    /// A checkpoint is off, as those upstream say.
+    /// A checkpoint was cancelled upstream.
     Cancelled(CheckpointId),
-    /// Every channel has said that no record follows. Only where checkpoints are taken.
+    /// Every channel has reported its end of data. Only with checkpoints.
     EndOfData {
-        /// Whether pending results are to be emitted.
+        /// True if pending results are to be emitted.
         drain: bool,
     },
 }
@@ -145,33 +145,33 @@ struct Channel {
     input: usize,
     is_local: bool,
     counts: Arc<ChannelCounts>,
-    /// Its data has ended; whether by itself, and not by a stop.
+    /// Set after its end of data: true if it reached its own end, false after a stop.
     ended: Option<bool>,
-    /// The last one it brought, whatever the others say.
+    /// The last watermark of this channel, independent of the others.
     watermark_ms: Option<i64>,
 }
 
-/// Where a channel of the gate belongs.
+/// The place of a gate's channel in the task.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelPlace {
     pub(crate) input: usize,
     pub(crate) is_local: bool,
-    /// It lies within an iteration.
+    /// True if it is part of an iteration.
     pub(crate) in_iteration: bool,
-    /// What comes by it is counted there.
+    /// Counters of its data.
     pub(crate) counts: Arc<ChannelCounts>,
 }
 
-/// What a look at the gate brought.
+/// The result of polling the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// A buffer is ready to be read.
     Buffer,
     /// Only events: signals may be waiting.
     Events,
-    /// Every channel has ended. `drain` if the streams came to their own end, not to a stop.
+    /// Every channel has ended. `drain` if the streams reached their own end, without a stop.
     End {
-        /// Whether pending results are to be emitted.
+        /// True if pending results are to be emitted.
         drain: bool,
     },
 }
@@ -212,22 +212,22 @@ impl TaskInput {
         }
     }
 
-    /// The same, with what is in flight to it bounded.
+    /// Limits the in-flight data of the input.
     pub(crate) fn with_in_flight_bounds(self, bounds: Option<InFlightBounds>) -> Self {
         Self { debloater: bounds.map(Debloater::new), ..self }
     }
 
-    /// Tells the producers how far to fill buffers, if it is time to. For between two buffers, when one is loaded; `now_ms`
-    /// may be of any clock.
+    /// Sets the fill limit of the producers' buffers, if it is time. Call it between two buffers, after one is loaded.
+    /// `now_ms` may be of any clock.
     pub(crate) fn debloat(&mut self, now_ms: i64) {
         let Some(debloater) = &mut self.debloater else { return };
         let (buffers, bytes) = self.metrics.read();
-        // What is loaded is yet to be read.
+        // The loaded buffer is still to be read.
         let (buffers, bytes) = (buffers.saturating_sub(1), bytes.saturating_sub(self.current_bytes));
         if !debloater.is_due(now_ms, buffers) {
             return;
         }
-        // Of other processes' buffers those that were taken are still counted by their channels.
+        // Buffers from other processes that were taken are still counted by their channels.
         let arrived = self.arrived.iter().filter(|(_, element)| matches!(element, Element::Data(_)));
         let taken = arrived.map(|(index, _)| *index).chain(self.current);
         let of_here = taken.filter(|index| self.channels[index.index()].is_local).count();
@@ -241,7 +241,7 @@ impl TaskInput {
         }
     }
 
-    /// Finds the next buffer, among what has arrived or in the gate.
+    /// Finds the next buffer, in the arrived elements or in the gate.
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<Arrival, TaskError>> {
         if self.arrived.is_empty() && self.current.is_none() && !self.replay_next()? {
             match self.gate.poll_batch(BATCH_ELEMENTS, &mut self.scratch, waker) {
@@ -276,7 +276,7 @@ impl TaskInput {
         Ok(())
     }
 
-    /// Brings the next of what was on its way; whether there was any.
+    /// Replays the next element of in-flight data. Returns true if there was one.
     #[cold]
     fn replay_step(&mut self) -> Result<bool, TaskError> {
         let Some(replay) = &mut self.replay else { return Ok(false) };
@@ -309,17 +309,17 @@ impl TaskInput {
         if self.replay.is_none() { Ok(false) } else { self.replay_step() }
     }
 
-    /// The same, which first brings what was on its way when its checkpoint was taken.
+    /// Replays the in-flight data of a checkpoint first.
     pub(crate) fn begin_with(&mut self, replay: Replay) {
         self.replay = Some(replay);
     }
 
-    /// The batch that begins with the buffer that is loaded.
+    /// Returns the batch that begins with the loaded buffer.
     pub(crate) fn batch<'a>(&'a mut self, should_yield: &'a dyn Fn() -> bool, now_ms: i64) -> InputBatch<'a> {
         InputBatch { input: self, should_yield, now_ms }
     }
 
-    /// What the task has to handle before it reads on.
+    /// Takes the next signal to handle before the task reads on.
     pub(crate) fn take_signal(&mut self) -> Option<Signal> {
         self.signals.pop_front()
     }
@@ -327,7 +327,7 @@ impl TaskInput {
     #[inline]
     fn next_record(&mut self) -> Result<Option<(usize, &[u8])>, TaskError> {
         if self.cancel.is_raised() {
-            // What wants the task's attention does not wait for the end of the buffer, which stays as it is.
+            // Urgent work does not wait for the end of the buffer. The buffer stays as it is.
             return self.cancel.check().map(|()| None);
         }
         let Some(current) = self.current else { return Ok(None) };
@@ -346,7 +346,7 @@ impl TaskInput {
         }
     }
 
-    /// Makes the next buffer that has arrived the current one, unless one is or a signal comes first.
+    /// Loads the next buffer that has arrived, unless one is loaded or a signal comes first.
     fn load(&mut self) -> Result<bool, TaskError> {
         while self.current.is_none() && self.signals.is_empty() {
             let Some((index, element)) = self.arrived.pop_front() else { return Ok(false) };
@@ -365,7 +365,8 @@ impl TaskInput {
         Ok(self.current.is_some())
     }
 
-    /// The end of time has come only if all channels came to it, and none was stopped before.
+    /// Emits a signal of event time. The end of time counts only if all channels reached it, and none was stopped
+    /// before.
     fn signal(&mut self, signal: Option<TimeSignal>) {
         let is_meant = |signal: &TimeSignal| self.drain || *signal != TimeSignal::Watermark(END_OF_TIME_MS);
         self.signals.extend(signal.filter(is_meant).map(Signal::Time));
@@ -396,7 +397,7 @@ impl TaskInput {
                 return Err(ExchangeFailure::other(message).into());
             }
             Event::EndOfPartition => {
-                // One that was stopped has more to bring, in the run that goes on: event time waits for it where it is.
+                // A stopped channel has more data in the run that resumes, so event time waits for it.
                 let has_come_to_its_end = channel.ended == Some(true);
                 if has_come_to_its_end {
                     let signal = self.valve.on_end(index);

@@ -22,7 +22,7 @@ struct Rig {
     metrics: Arc<TaskMetrics>,
 }
 
-/// Everything a task would see, in order.
+/// All that a task would see, in order.
 #[derive(Debug, PartialEq, Eq)]
 enum SeenEvent {
     Record(usize, String),
@@ -63,7 +63,7 @@ impl Rig {
         self.writers[channel].finish(drain).unwrap();
     }
 
-    /// Reads until nothing is there, as the task loop does.
+    /// Reads until no data is left, as the task loop does.
     fn read(&mut self) -> Result<Vec<SeenEvent>, TaskError> {
         let mut seen = Vec::new();
         loop {
@@ -263,7 +263,7 @@ fn a_channel_that_was_stopped_holds_event_time_where_it_left_it() {
         rig.send(1, &watermark(300));
         let told = rig.read().unwrap();
         let signals: Vec<_> = told.into_iter().filter(|seen| *seen != time(TimeSignal::Watermark(50))).collect();
-        // What was stopped at 50 goes on from there one day: whoever took time to be at 300 would find it late.
+        // The stopped channel may resume from 50 later. Its records would be late if event time were at 300.
         match drain {
             true => assert_eq!(signals.last(), Some(&time(TimeSignal::Watermark(300)))),
             false => assert_eq!(signals, []),

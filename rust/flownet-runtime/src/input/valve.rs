@@ -1,13 +1,13 @@
 //! Event time of a gate: the minimum over its channels.
 //!
 //! # Invariants
-//! - I1: what goes out never regresses.
-//! - I2: a channel counts from the moment its watermark has caught up with what went out; idle and ended channels do
-//!   not count.
-//! - I3: the end of time goes out once all channels have said it. The end of one channel is no watermark: it never moves
-//!   the time of the others.
-//! - I4: if all channels that have not ended are idle, time stays where it is. A jump to the greatest watermark would let
-//!   the clock decide which channel's next record is late.
+//! - I1: emitted event time never regresses.
+//! - I2: a channel counts from the moment at which its watermark has caught up with the emitted one. Idle and ended
+//!   channels do not count.
+//! - I3: the end of time is emitted once all channels have reported it. The end of one channel is no watermark: it
+//!   never moves the event time of the others.
+//! - I4: if all channels that have not ended are idle, event time does not move. With a jump to the greatest watermark,
+//!   the wall clock would decide which channel's next record is late.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ pub(crate) struct WatermarkValve {
     /// Watermarks of the channels that count, smallest first.
     aligned: BTreeSet<(i64, usize)>,
     active: usize,
-    /// Channels that have said the end of time, or have ended.
+    /// Channels that have reported the end of time, or have ended.
     at_end: usize,
-    /// Whether one of them has said it.
+    /// True if one of them has reported it.
     has_end: bool,
     is_idle: bool,
     last_ms: i64,
@@ -57,7 +57,7 @@ impl WatermarkValve {
         }
     }
 
-    /// A watermark arrived. One that does not advance its channel, or comes from an idle one, is passed over.
+    /// Handles a watermark. Ignores one that does not advance its channel, or comes from an idle one.
     pub(crate) fn on_watermark(&mut self, channel: ChannelIndex, timestamp_ms: i64) -> Option<TimeSignal> {
         let index = channel.index();
         let time = &mut self.channels[index];
@@ -89,7 +89,7 @@ impl WatermarkValve {
         }
     }
 
-    /// A channel ended: it holds nobody back any more.
+    /// A channel ended: it no longer delays the others.
     pub(crate) fn on_end(&mut self, channel: ChannelIndex) -> Option<TimeSignal> {
         let index = channel.index();
         match self.channels[index].state {
@@ -119,7 +119,8 @@ impl WatermarkValve {
         Some(TimeSignal::Idle(true))
     }
 
-    /// Says the end of time if all channels are at their end. If none has said it, the end of the input speaks for itself.
+    /// Emits the end of time if all channels are at their end. If none has reported it, the end of the input follows by
+    /// itself.
     fn end_of_time(&mut self) -> Option<TimeSignal> {
         if self.at_end < self.channels.len() {
             return None;

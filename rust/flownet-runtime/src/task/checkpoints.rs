@@ -1,4 +1,4 @@
-//! What a task does for checkpoints, and what it begins with.
+//! Checkpoints of a task, and the restore at its start.
 
 use std::time::{Duration, Instant};
 
@@ -13,24 +13,26 @@ use crate::snapshot::{
 };
 use crate::time_accounting::TimeState;
 
-/// A snapshot of the operators, and of what the outputs had on their way.
+/// A snapshot of the operators, and of the in-flight data of the outputs.
 pub(crate) struct PendingSnapshot {
     checkpoint_id: CheckpointId,
     written: WrittenState,
     base: Option<u64>,
-    /// `drain` of the end of the input, if that came before: it may come while barriers that overtake are waited for.
+    /// `drain` of the end of the input, if that came before the snapshot. It may also come later, while unaligned
+    /// barriers are awaited.
     end: Option<bool>,
-    /// The longest at once.
+    /// The longest single pause.
     stood_still: Duration,
-    /// From the first barrier to the last, once that has come.
+    /// Time from the first barrier to the last, once that has come.
     aligned: Option<Duration>,
-    /// Since when the task has not been writing, as long as operators have yet to write some of it.
+    /// The end of the last turn of writing, while operators have more to write.
     writes_since: Option<Instant>,
 }
 
 impl PendingSnapshot {
-    /// From when on, and how long, the task writes at once: as long as it did other things, within bounds. So it goes on at half
-    /// its pace at least, and one whose batches take long is not at it for ever. None: not yet, where it has other things to do.
+    /// Returns the start and the duration of the next turn of writing. The duration is that of the other work since the
+    /// last turn, within bounds. So the task continues at half its pace at least, and long batches do not prolong the
+    /// writing forever. `None` if it is too early and the task has other work.
     fn turn(&self, has_more: bool) -> Option<(Instant, Duration)> {
         let (since, now) = (self.writes_since?, Instant::now());
         let elapsed = now.duration_since(since);
@@ -43,8 +45,8 @@ impl<C: Chain + ?Sized> Task<C> {
         let Some(checkpointing) = self.checkpointing.take() else { return Ok(()) };
         self.progress = Some(Progress::new(&checkpointing));
         if checkpointing.has_finished {
-            // What it emitted is kept downstream. Tasks with inputs get nothing but the ends of those before them, which have
-            // finished, too.
+            // Its output is stored downstream. Tasks with inputs get only the ends of their upstream tasks, which have
+            // finished too.
             self.source_end = Some(true);
         }
         let (mut on_its_way, mut state) = (Vec::new(), Vec::new());
@@ -57,7 +59,7 @@ impl<C: Chain + ?Sized> Task<C> {
         if !state.is_empty() {
             self.chain.restore(&state)?;
         }
-        // Operators are what they were before anything is brought to them.
+        // State is restored before in-flight data reaches the operators.
         if let Some(input) = &mut self.input
             && let Some(replay) = self.edges.replay(&on_its_way)?
         {
@@ -73,7 +75,7 @@ impl<C: Chain + ?Sized> Task<C> {
         match order {
             CheckpointOrder::Trigger(barrier) => {
                 if let Some(input) = &mut self.input {
-                    // It may have come before this.
+                    // The barrier may have come before this order.
                     let is_to_come = progress.is_news(barrier.checkpoint_id.get());
                     input.trigger(barrier)?;
                     self.await_input(if is_to_come { AwaitedInput::Barrier } else { AwaitedInput::Nothing });
@@ -99,8 +101,8 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    /// Snapshots the operators and lets the barrier go on behind what they emitted, or ahead of it. One that cannot be taken
-    /// is called off, and the task goes on.
+    /// Takes a snapshot of the operators, and forwards the barrier after their output, or ahead of it. If the snapshot
+    /// fails, the checkpoint is cancelled and the task continues.
     pub(super) fn take_checkpoint(&mut self, barrier: Barrier) -> Result<(), TaskError> {
         let Some(progress) = &mut self.progress else { return Ok(()) };
         let (id, started) = (barrier.checkpoint_id, Instant::now());
@@ -108,9 +110,9 @@ impl<C: Chain + ?Sized> Task<C> {
             return Ok(());
         }
         let base = progress.complete();
-        // One before, if it is still being written, will never stand.
+        // An earlier snapshot that is still being written will never complete.
         self.taken = None;
-        // Here, so that it is also done for one that is declined.
+        // Done before the snapshot, so that it also applies if the checkpoint is declined.
         self.await_input(AwaitedInput::Nothing);
         match self.chain.snapshot(id.get(), base) {
             Ok(mut written) => {
@@ -137,14 +139,14 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    /// All that the checkpoint waits for has come, with what it overtook.
+    /// All barriers of the checkpoint have come. `in_flight` is the data that they overtook.
     pub(super) fn complete_checkpoint(
         &mut self,
         id: CheckpointId,
         aligned: Duration,
         in_flight: &[(ChannelIndex, InFlightChannel)],
     ) -> Result<(), TaskError> {
-        // One that was declined has told so.
+        // A declined checkpoint was reported already.
         let Some(taken) = self.taken.as_mut().filter(|taken| taken.checkpoint_id == id) else { return Ok(()) };
         if !in_flight.is_empty() {
             let medium = self.chain.medium()?;
@@ -156,7 +158,7 @@ impl<C: Chain + ?Sized> Task<C> {
         Ok(())
     }
 
-    /// Tells of a checkpoint if all of it has come, and is written.
+    /// Reports the checkpoint, if all its barriers have come and all state is written.
     fn tell_if_taken(&mut self) {
         let is_all = |taken: &mut PendingSnapshot| taken.writes_since.is_none() && taken.aligned.is_some();
         let Some(taken) = self.taken.take_if(is_all) else { return };
@@ -183,13 +185,13 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    /// Whether some of the last snapshot has yet to be written.
+    /// Returns true if part of the last snapshot is yet to be written.
     pub(super) fn is_writing(&self) -> bool {
         self.taken.as_ref().is_some_and(|taken| taken.writes_since.is_some())
     }
 
-    /// Writes some more of it, if it is time for that: `has_more` says that there are other things to do. One that cannot be
-    /// written is called off, and the task goes on.
+    /// Continues to write the snapshot, if it is time. `has_more` is true if there is other work. If writing fails, the
+    /// checkpoint is cancelled and the task continues.
     #[cold]
     pub(super) fn write_on(&mut self, has_more: bool) -> Result<(), TaskError> {
         let Some((now, at_once)) = self.taken.as_ref().and_then(|taken| taken.turn(has_more)) else { return Ok(()) };
@@ -206,7 +208,7 @@ impl<C: Chain + ?Sized> Task<C> {
             }
             Err(TaskError::Cancelled) => Err(TaskError::Cancelled),
             Err(error) => {
-                // Its barrier has gone on: whoever has taken it is told by the coordinator.
+                // Its barrier has been forwarded. The coordinator informs the tasks that took the checkpoint.
                 self.taken = None;
                 if let Some(progress) = &mut self.progress {
                     progress.report(CheckpointReport::declined(id, &error));
@@ -216,8 +218,8 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    /// A checkpoint takes too long in line: it is taken now, if it is not yet, and its barrier goes ahead of what is queued,
-    /// where it is queued itself.
+    /// A checkpoint was queued for too long. The task takes it now, if it has not yet, and its barrier overtakes queued
+    /// data, at the outputs if it is queued there.
     #[cold]
     fn switch_to_unaligned(&mut self, barrier: Barrier) -> Result<(), TaskError> {
         let checkpoint_id = barrier.checkpoint_id;
@@ -236,14 +238,14 @@ impl<C: Chain + ?Sized> Task<C> {
         Ok(())
     }
 
-    /// Sends a barrier ahead of what is queued in the outputs, which belongs to its checkpoint.
+    /// Sends a barrier ahead of the queued data of the outputs, which becomes part of the checkpoint.
     #[cold]
     fn overtake(&mut self, barrier: Barrier) -> Result<Vec<StatePart>, TaskError> {
         let overtaken = self.outputs.overtake(barrier)?;
         self.parts_of(overtaken)
     }
 
-    /// What was overtaken in the outputs, by output and subpartition, as it is kept.
+    /// Returns the parts for the overtaken data of the outputs, by output and subpartition.
     fn parts_of(&mut self, overtaken: Vec<Vec<OvertakenData>>) -> Result<Vec<StatePart>, TaskError> {
         let mut found = Vec::new();
         for (output, subpartitions) in overtaken.into_iter().enumerate() {
@@ -264,7 +266,7 @@ impl<C: Chain + ?Sized> Task<C> {
         Ok(found.iter().map(part).collect())
     }
 
-    /// Takes the barriers that have come ahead of everything else, and orders: one of them may be why.
+    /// Handles priority barriers and orders ahead of everything else. Either may be the reason for the interruption.
     #[cold]
     pub(super) fn take_urgent(&mut self) -> Result<(), TaskError> {
         while self.mailbox.has_mail() {
@@ -281,7 +283,7 @@ impl<C: Chain + ?Sized> Task<C> {
     }
 }
 
-/// What is written is written for so long at once, at least and at most.
+/// Bounds of a turn of writing.
 const LEAST_WRITING: Duration = Duration::from_millis(5);
 const MOST_WRITING: Duration = Duration::from_millis(20);
 

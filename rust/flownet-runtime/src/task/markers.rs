@@ -1,9 +1,9 @@
-//! What a task does for markers of latency: a source emits them, every other task notes how long each took and hands it on.
+//! Latency markers of a task: a source emits them, and every other task records their travel times and forwards them.
 //!
-//! A marker takes no credit and no room, so a source emits it when it is due, whether or not there is room for a record: it
-//! stands in line where the next record will, and takes as long as that. It says nothing of what a record waits for its
-//! buffer to fill, as it ends that buffer. Its line of channels is one of many: of each output it takes one, so that a task
-//! gets as many markers as sources emit, however many channels lead there.
+//! A marker takes no credit and no buffer space, so a source emits it when it is due, whether or not there is room for
+//! a record. It queues where the next record will, and so takes as long. It does not measure the time that a record
+//! waits for its buffer to fill, because it ends that buffer. It travels on one channel of each output. So a task gets
+//! as many markers as sources emit, however many channels lead to it.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use crate::error::TaskError;
 use crate::spec::TaskSpec;
 use crate::time::wall_clock_ns;
 
-/// When a source emits markers.
+/// The interval at which a source emits markers.
 #[derive(Debug)]
 pub(crate) struct Markers {
     interval: Duration,
-    /// Since the task was started.
+    /// Time since the start of the task.
     due: Duration,
     task: u32,
     subtask: u32,
 }
 
 impl Markers {
-    /// Of a source that is to emit some.
+    /// Returns the markers of a source that emits some.
     pub(crate) fn of(spec: &TaskSpec) -> Option<Self> {
         let interval = Duration::from_micros(spec.latency_interval_us.filter(|_| spec.is_source())?);
         Some(Self { interval, due: interval, task: spec.vertex, subtask: spec.subtask })
@@ -34,7 +34,7 @@ impl Markers {
 }
 
 impl<C: Chain + ?Sized> Task<C> {
-    /// Emits the marker that is due, if one is; says when to come back.
+    /// Emits a marker if one is due. Returns the time until the next one.
     #[inline]
     pub(super) fn emit_marker(&mut self) -> Result<Option<Duration>, TaskError> {
         if self.markers.is_none() { Ok(None) } else { self.emit_due_marker() }
@@ -48,20 +48,20 @@ impl<C: Chain + ?Sized> Task<C> {
         if !left.is_zero() {
             return Ok(Some(left));
         }
-        // One that is late, because the source was at work or waited in a call, is followed by none to make up for it.
+        // A marker may be late because the source was busy or blocked. Extra markers do not make up for it.
         markers.due = now + markers.interval;
         let Markers { interval, task, subtask, .. } = *markers;
         self.outputs.send_marker(&Event::LatencyMarker { timestamp_ns: wall_clock_ns(), task, subtask })?;
         Ok(Some(interval))
     }
 
-    /// A marker came, behind all records before it.
+    /// Handles a marker that arrived after all records before it.
     pub(super) fn pass_marker(&mut self, marker: &Event) -> Result<(), TaskError> {
         let Event::LatencyMarker { timestamp_ns, task, .. } = marker else { return Ok(()) };
         let latency = Duration::from_nanos(wall_clock_ns().saturating_sub(*timestamp_ns));
         self.cx.metrics.latencies().note(*task, latency);
         if self.ended.is_some() {
-            // Its readers were told that nothing follows.
+            // Its readers already have the end of data.
             return Ok(());
         }
         self.outputs.send_marker(marker)

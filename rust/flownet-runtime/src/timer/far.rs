@@ -1,15 +1,17 @@
-//! Timers that are far from being due, where a job's state may lie on disk: in leaves of their own, as what was done with them.
+//! Stores timers far from due, if the job stores state on disk: in separate leaves, each as a log of its changes.
 //!
-//! Nothing is looked up: that a timer is set, or taken back, is written behind what was done before, and what comes of it is
-//! found out when the leaf is the next to be due, or has grown. So a timer that is set costs no more than some bytes behind
-//! others, in whatever order they are due, and one that is moved on with every record costs no look at the disk.
+//! There are no look-ups: setting or deleting a timer appends an entry to the log of its leaf. The result of the
+//! entries is computed when the leaf is the next one due, or has grown. So a new timer costs only some appended bytes,
+//! in whatever order timers are due. A timer that moves with every record costs no disk access.
 //!
-//! In memory are the bounds of leaves, which of their pages lie where, and what was done lately.
+//! Memory holds the bounds of the leaves, the places of their pages, and recent changes.
 //!
 //! # Invariants
-//! - F1: all timers of a leaf lie before the bound of the next, and at or behind their own; all before the first bound lie near.
-//! - F2: behind [`make_room`](Far::make_room) what lies in memory of all leaves together is no more than there is room for.
-//! - F3: no leaf is much longer than can be read at once, but for a few timers that are.
+//! - F1: all timers of a leaf are before the bound of the next leaf, and at or after its own bound. All timers before
+//!   the first bound are near.
+//! - F2: after [`make_room`](Far::make_room), the entries in memory of all leaves together take no more than there is
+//!   room for.
+//! - F3: no leaf is much longer than can be read at once, except for a few timers that are themselves long.
 //! - D1 of [`Disk`](crate::state) holds for the file.
 
 #[cfg(test)]
@@ -26,26 +28,26 @@ use super::pages::{PAGE_BYTES, PageReader, Pages};
 use crate::error::TaskError;
 use crate::state::{DiskStateError, unnamed_file};
 
-/// Timers that are far from being due.
+/// Timers far from due.
 pub(super) struct Far<K> {
     leaves: BTreeMap<(i64, K), Log>,
-    /// Made when there is something to write.
+    /// Created by the first write.
     pages: Option<Pages>,
     about: DiskStateError,
     sizes: Sizes,
-    /// Bytes in memory of what was done lately.
+    /// Bytes in memory of recent changes.
     tail_bytes: usize,
-    /// Whether a leaf has grown so that it is time to look what of it still counts.
+    /// True if a leaf has grown to a size at which it should be compacted.
     has_grown: bool,
-    /// What was taken back, and was found to be so since this was last [asked for](Self::take_unset).
+    /// Deletions that were found since the last call of [`take_unset`](Self::take_unset).
     unset: Timers<K>,
-    /// Timers of which nothing is set any more, but of which a snapshot may have them: taken back or fired.
+    /// Timers that are no longer set, but may be in a snapshot: deleted or fired.
     gone: Log,
-    /// With more leaves near than this it is time to look how much room they take.
+    /// Number of near leaves at which their memory is checked.
     look_at: usize,
 }
 
-/// How much memory there is for what.
+/// The limits of memory for each use.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     near: usize,
@@ -61,18 +63,18 @@ impl Sizes {
     }
 }
 
-/// What lay on disk at a snapshot.
+/// The on-disk timers at the time of a snapshot.
 pub(super) struct FarView {
     pub(super) reading: PageReader,
-    /// What was taken back or fired.
+    /// Deleted or fired timers.
     pub(super) gone: Option<LogRange>,
     pub(super) leaves: Vec<LogRange>,
-    /// Of a file that cannot be read, or that says something else than was written.
+    /// The error for a file that cannot be read or was changed.
     pub(super) about: DiskStateError,
 }
 
 impl<K: TimerOwner> Far<K> {
-    /// None yet, with so much memory for timers near and far; `about` says what errors do.
+    /// No timers, with this much memory for near and far ones. `about` has the names for errors.
     pub(super) fn new(about: DiskStateError, memory_bytes: usize) -> Self {
         let sizes = Sizes::of(memory_bytes);
         Self {
@@ -88,20 +90,20 @@ impl<K: TimerOwner> Far<K> {
         }
     }
 
-    /// The same without any.
+    /// The same without timers.
     pub(super) fn like(&self) -> Self {
         let mut like = Self::new(self.about.clone(), 0);
         like.sizes = self.sizes;
         like
     }
 
-    /// Whether a timer belongs here.
+    /// Returns true if a timer belongs here.
     #[inline]
     pub(super) fn takes(&self, timer: &(i64, K)) -> bool {
         self.leaves.first_key_value().is_some_and(|(bound, _)| bound <= timer)
     }
 
-    /// Sets a timer that belongs here, or takes it back.
+    /// Sets or deletes a timer that belongs here.
     pub(super) fn push(&mut self, timer: (i64, K), is_set: bool) {
         let Self { leaves, sizes, tail_bytes, has_grown, .. } = self;
         if let Some(last) = leaves.last_entry()
@@ -110,7 +112,7 @@ impl<K: TimerOwner> Far<K> {
             && last.get().last_ms() < timer.0
             && is_set
         {
-            // They are set as they are due: nothing of the leaf has to be looked at.
+            // Timers are set in the order in which they are due, so the leaf need not be compacted.
             let mut log = sizes.log(timer.0);
             *tail_bytes += log.push(&timer, is_set);
             leaves.insert(timer, log);
@@ -122,13 +124,13 @@ impl<K: TimerOwner> Far<K> {
         *has_grown |= leaf.bytes() > leaf.look_bytes();
     }
 
-    /// Whether there is something to do to have [room](Self::make_room).
+    /// Returns true if [`make_room`](Self::make_room) has work to do.
     #[inline]
     pub(super) fn is_to_look(&self, near_leaves: usize) -> bool {
         near_leaves > self.look_at || self.tail_bytes > self.sizes.tails || self.has_grown
     }
 
-    /// Writes to disk what has no room in memory, and looks through leaves that have grown.
+    /// Writes entries that do not fit in memory to disk, and compacts leaves that have grown.
     pub(super) fn make_room(&mut self) -> Result<(), TaskError> {
         if self.has_grown {
             self.look_through()?;
@@ -136,7 +138,7 @@ impl<K: TimerOwner> Far<K> {
         if self.tail_bytes > self.sizes.tails { self.flush() } else { Ok(()) }
     }
 
-    /// Takes in what lay near, in order; all of it is due before what is here.
+    /// Takes near timers, sorted. All of them are due before the timers here.
     pub(super) fn take_in(&mut self, bound: (i64, K), timers: Timers<K>) -> Result<(), TaskError> {
         debug_assert!(timers.is_sorted() && timers.first() >= Some(&bound), "F1");
         debug_assert!(self.leaves.first_key_value().is_none_or(|(first, _)| timers.last() < Some(first)), "F1");
@@ -144,22 +146,22 @@ impl<K: TimerOwner> Far<K> {
         self.put_down(bound, log, timers)
     }
 
-    /// So many bytes of timers that lie near is room for.
+    /// Bytes of memory for near timers.
     pub(super) fn near_bytes(&self) -> usize {
         self.sizes.near
     }
 
-    /// Timers for a leaf take so many bytes at least.
+    /// Least bytes of timers for a leaf.
     pub(super) fn least_leaf_bytes(&self) -> usize {
         self.sizes.leaf / 2
     }
 
-    /// With more leaves near it is to be looked again.
+    /// Sets the number of near leaves at which memory is checked again.
     pub(super) fn look_again_at(&mut self, near_leaves: usize) {
         self.look_at = near_leaves;
     }
 
-    /// The timers of the first leaf that has some, in order: they lie here no more.
+    /// Removes the first leaf with timers, and returns them sorted.
     pub(super) fn give_back(&mut self) -> Result<Timers<K>, TaskError> {
         while let Some((_, log)) = self.leaves.first_key_value() {
             let done = self.read(log)?;
@@ -174,7 +176,7 @@ impl<K: TimerOwner> Far<K> {
         Ok(Vec::new())
     }
 
-    /// What comes of what was done. Who lists what was taken back is told later.
+    /// Returns the net effect of entries. Deletions are stored for later, if they are listed.
     fn settle(&mut self, done: Vec<DoneTimer<K>>) -> Timers<K> {
         let (set, unset) = settled(done);
         if K::IS_LISTED {
@@ -183,7 +185,7 @@ impl<K: TimerOwner> Far<K> {
         set
     }
 
-    /// The timers here, in order, leaf by leaf.
+    /// Visits the timers here, sorted, leaf by leaf.
     pub(super) fn each<E: From<TaskError>>(&self, mut each: impl FnMut(i64, &K) -> Result<(), E>) -> Result<(), E> {
         for log in self.leaves.values() {
             let (set, _) = settled(self.read(log)?);
@@ -192,8 +194,8 @@ impl<K: TimerOwner> Far<K> {
         Ok(())
     }
 
-    /// How many are set, about: one that was set twice, or taken back without being set, is reckoned wrong until its leaf is
-    /// looked through.
+    /// Approximate number of timers. A timer that was set twice, or deleted without being set, is counted wrong until
+    /// its leaf is compacted.
     pub(super) fn len(&self) -> usize {
         self.leaves.values().map(Log::len).sum()
     }
@@ -202,23 +204,23 @@ impl<K: TimerOwner> Far<K> {
         self.leaves.is_empty()
     }
 
-    /// What was taken back, and was found to be so since this was last asked.
+    /// Returns the deletions that were found since the last call.
     #[inline]
     pub(super) fn take_unset(&mut self) -> Option<Timers<K>> {
         (!self.unset.is_empty()).then(|| std::mem::take(&mut self.unset))
     }
 
-    /// A timer that a snapshot may have is set no longer.
+    /// Lists a timer that is no longer set, but may be in a snapshot.
     pub(super) fn on_gone(&mut self, timer: &(i64, K)) {
         self.tail_bytes += self.gone.push(timer, false);
     }
 
-    /// So many of these there are, about.
+    /// Approximate number of these.
     pub(super) fn gone(&self) -> usize {
         self.gone.unset()
     }
 
-    /// Nobody asks any more what is gone since earlier than behind so many snapshots; none: nor since any.
+    /// Deletes entries from before this number of snapshots from that list; with `None`, all entries.
     pub(super) fn forget_gone(&mut self, before: Option<u32>) {
         let tail_bytes = self.gone.tail_bytes();
         let pages = match before {
@@ -231,13 +233,13 @@ impl<K: TimerOwner> Far<K> {
         }
     }
 
-    /// How many were set or taken back after so many snapshots and more, about.
+    /// Approximate number of changes after at least `taken` snapshots.
     pub(super) fn len_since(&self, taken: u32) -> usize {
         self.leaves.values().map(|log| log.len_since(taken)).sum()
     }
 
-    /// What lies on disk now: all that is set, or what was done after so many snapshots and more; none if that is nothing. And
-    /// what is gone since, where that lies in memory, and nothing on disk has to come behind it.
+    /// Returns the timers on disk now: all set ones, or the changes after at least `since` snapshots; `None` if there
+    /// are none. Also returns the timers gone since, if these are in memory and nothing on disk has to follow them.
     pub(super) fn view(&mut self, since: Option<u32>) -> Result<(Option<FarView>, Timers<K>), TaskError> {
         if !self.is_empty() {
             self.flush()?;
@@ -260,7 +262,7 @@ impl<K: TimerOwner> Far<K> {
         self.gone.tail().ok_or_else(|| self.damaged())
     }
 
-    /// Looks what of the leaves that have grown still counts. One that is too long becomes several.
+    /// Compacts the leaves that have grown. Splits a leaf that is too long.
     fn look_through(&mut self) -> Result<(), TaskError> {
         let grown = self.leaves.iter().filter(|(_, log)| log.bytes() > log.look_bytes());
         let grown: Vec<_> = grown.map(|(bound, _)| bound.clone()).collect();
@@ -279,7 +281,7 @@ impl<K: TimerOwner> Far<K> {
         Ok(())
     }
 
-    /// Puts down timers that take so many bytes, in one leaf or in several with room to grow.
+    /// Writes timers of this many bytes to one leaf, or to several with room to grow.
     fn put_apart(&mut self, bound: (i64, K), mut timers: Timers<K>, bytes: usize) -> Result<(), TaskError> {
         let parts = if bytes > self.sizes.leaf / 2 { bytes.div_ceil(self.sizes.leaf / PARTS) } else { 1 };
         let each = timers.len().div_ceil(parts).max(1);
@@ -296,7 +298,8 @@ impl<K: TimerOwner> Far<K> {
         self.put_down(bound, log, timers)
     }
 
-    /// Writes a leaf. Those that were set behind more snapshots follow, so that who asks for them reads no others.
+    /// Writes a leaf. Timers that were set after more snapshots come last, so that a reader of those need not read
+    /// others.
     fn put_down(&mut self, bound: (i64, K), mut log: Log, mut timers: Timers<K>) -> Result<(), TaskError> {
         if K::IS_LISTED {
             timers.sort_by_key(|(_, key)| key.taken());
@@ -360,23 +363,23 @@ impl Sizes {
         Log::new(base_ms, self.look_bytes())
     }
 
-    /// Some more than where one that is due behind all others begins a leaf of its own.
+    /// Somewhat more than the size at which a timer due after all others starts its own leaf.
     fn look_bytes(self) -> usize {
         self.leaf + self.leaf / 4
     }
 }
 
-/// Why a file cannot be read that was changed by somebody else.
+/// The reason why a file cannot be read that another process changed.
 pub(super) const DAMAGED: &str = "the file was changed by somebody else";
-/// The part of the memory for timers that those take which are near.
+/// The fraction of the memory for near timers.
 const NEAR_PART: usize = 2;
-/// The part that what was done lately with others takes.
+/// The fraction for recent changes to far timers.
 const TAILS_PART: usize = 8;
-/// The part that a leaf takes on disk; read, it takes some five times as much.
+/// The fraction for a leaf on disk; decoded, it takes about five times as much.
 const LEAF_PART: usize = 32;
-/// And no more than this: a task that reads it does nothing else meanwhile.
+/// The limit of that size, because the task does nothing else while it reads a leaf.
 const MOST_LEAF_BYTES: usize = 1 << 20;
-/// The least memory for timers.
+/// Least memory for timers.
 const LEAST_BYTES: usize = if cfg!(test) { 1 } else { 64 << 10 };
-/// A leaf that is too long becomes so many, about, of which each has room to grow.
+/// Approximate number of leaves into which a long one is split. Each has room to grow.
 const PARTS: usize = 4;

@@ -1,13 +1,14 @@
-//! Timers of keys that are part of snapshots, which write just what changed since an earlier one.
+//! Timers of keys that are part of snapshots, which write only the changes since an earlier snapshot.
 //!
-//! Each timer says after how many snapshots it was set. Those that are set no longer are listed, as long as there is a
-//! snapshot to build on which may have them. Where timers may lie on disk that list does, too.
+//! Each timer stores the number of snapshots before it was set. Timers that are no longer set are listed, while there
+//! is a snapshot to build on that may have them. If timers may be on disk, the list may be too.
 //!
 //! # Invariants
-//! - K1: a timer that is in a snapshot which may be built on, and no longer set, is listed as taken back since, or lies far off
-//!   and was taken back there.
-//! - K2: one that is set, and says that it was before a snapshot, is in that snapshot, or in what that builds on.
-//! - K3: what is listed of a timer was before all that lies far off of it: there it was set again.
+//! - K1: a timer that is in a snapshot which may be built on, and is no longer set, is listed as deleted since. Or it
+//!   is far, and was deleted there.
+//! - K2: a timer that is set, and stores that it was set before a snapshot, is in that snapshot or in the one that it
+//!   builds on.
+//! - K3: a listed deletion precedes all entries of that timer among the far ones, where it was set again.
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +30,7 @@ pub struct KeptTimers {
     changes: Changes<(i64, TimerKey)>,
 }
 
-/// Whose timer it is, and after how many snapshots it was set, which makes no other timer of it.
+/// The owner of a timer, and the number of snapshots before it was set, which is not part of its identity.
 #[derive(Clone, Debug)]
 struct Owner {
     key: TimerKey,
@@ -78,47 +79,47 @@ impl TimerOwner for Owner {
     }
 }
 
-/// What of timers is written into a snapshot.
+/// The timers that a snapshot writes.
 pub(crate) struct TimersSince {
-    /// The snapshot that it is written upon, as what has changed since.
+    /// The snapshot that it builds on, if it contains changes only.
     pub(crate) base: Option<Base>,
-    /// Of those near what was set since; none where all of them are written.
+    /// Near timers that were set since; `None` if all timers are written.
     pub(crate) set: Option<Vec<(i64, TimerKey)>>,
-    /// Those that a snapshot had, or may have had, and that were taken back or fired since; some may be set again.
+    /// Timers that a snapshot had, or may have had, and that were deleted or fired since. Some may be set again.
     pub(crate) unset: Vec<(i64, TimerKey)>,
-    /// What lies far off now, to be read while the task goes on: all, or what was done since, what was taken back or fired
-    /// first. What is near has to be put upon it.
+    /// A view of the far timers, to be read while the task continues: all, or the changes since, deleted and fired ones
+    /// first. Near timers are changes to it.
     pub(crate) on_disk: Option<OnDisk>,
 }
 
 impl KeptTimers {
-    /// No timers.
+    /// Returns an instance without timers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets what has no room in memory lie where the job says, as [`TimerService::open`].
+    /// Lets timers that do not fit in memory go to disk, see [`TimerService::open`].
     pub fn open(&mut self, state: &str, among: usize, cx: &TaskContext) {
         self.timers.open(state, among, cx);
     }
 
-    /// All of them, which lie here no more, and are in no snapshot.
+    /// Moves all timers out. They are in no snapshot.
     #[must_use]
     pub fn take(&mut self) -> Self {
         self.changes = Changes::default();
         Self { timers: self.timers.take(), changes: Changes::default() }
     }
 
-    /// Sets a timer; one that is set already stays as it is.
+    /// Sets a timer. If it is set already, it stays as it is.
     #[inline]
     pub fn register(&mut self, timestamp_ms: i64, key: TimerKey) {
         self.timers.register(timestamp_ms, Owner { key, taken: self.changes.taken() });
     }
 
-    /// Takes a timer back, if it is set.
+    /// Deletes a timer, if it is set.
     ///
     /// # Errors
-    /// As [`TimerService::delete`].
+    /// See [`TimerService::delete`].
     pub fn delete(&mut self, timestamp_ms: i64, key: TimerKey) -> Result<(), TaskError> {
         let owner = Owner { key, taken: self.changes.taken() };
         if let Some(owner) = self.timers.delete(timestamp_ms, owner)? {
@@ -128,10 +129,10 @@ impl KeptTimers {
         Ok(())
     }
 
-    /// The earliest timer whose time has come. One at a time, because firing it may set or delete others.
+    /// Takes the earliest due timer. Returns one at a time, because firing it may set or delete others.
     ///
     /// # Errors
-    /// As [`TimerService::pop_due`].
+    /// See [`TimerService::pop_due`].
     pub fn pop_due(&mut self, now_ms: i64) -> Result<Option<(i64, TimerKey)>, TaskError> {
         let Some((timestamp_ms, owner)) = self.timers.pop_due(now_ms)? else { return Ok(None) };
         self.list(timestamp_ms, &owner);
@@ -139,10 +140,10 @@ impl KeptTimers {
         Ok(Some((timestamp_ms, owner.key)))
     }
 
-    /// Writes to disk what has no room in memory, as [`TimerService::make_room`].
+    /// Writes timers that do not fit in memory to disk, see [`TimerService::make_room`].
     ///
     /// # Errors
-    /// It cannot be written.
+    /// They cannot be written.
     #[inline]
     pub fn make_room(&mut self) -> Result<(), TaskError> {
         let made = self.timers.make_room();
@@ -150,7 +151,7 @@ impl KeptTimers {
         made
     }
 
-    /// One that was set after the last snapshot is in none.
+    /// A timer that was set after the last snapshot is in none.
     #[inline]
     fn list(&mut self, timestamp_ms: i64, owner: &Owner) {
         if owner.taken >= self.changes.taken() {
@@ -163,7 +164,7 @@ impl KeptTimers {
         }
     }
 
-    /// What was taken back far off is listed when that is looked through, and lies there no more.
+    /// Deletions among the far timers are listed when their leaf is compacted, because they are then no longer in it.
     #[inline]
     fn list_unset(&mut self) {
         if let Some(far) = &mut self.timers.far
@@ -175,7 +176,7 @@ impl KeptTimers {
         }
     }
 
-    /// One that was taken back after so many snapshots.
+    /// Lists a timer that was deleted after `taken` snapshots.
     #[cold]
     fn list_on_disk(&mut self, timestamp_ms: i64, key: TimerKey, taken: u32) {
         let Some(far) = &mut self.timers.far else { return };
@@ -188,7 +189,7 @@ impl KeptTimers {
         }
     }
 
-    /// Nothing may be built on what there was.
+    /// Marks all earlier snapshots as not to be built on.
     fn forget(&mut self) {
         self.changes.forget();
         if let Some(far) = &mut self.timers.far {
@@ -196,35 +197,35 @@ impl KeptTimers {
         }
     }
 
-    /// When the earliest timer is due.
+    /// The time at which the earliest timer is due.
     pub fn next_ms(&self) -> Option<i64> {
         self.timers.next_ms()
     }
 
-    /// Those that are set, the earliest first.
+    /// Visits all set timers, the earliest first.
     ///
     /// # Errors
-    /// As [`TimerService::each`].
+    /// See [`TimerService::each`].
     pub fn each<E: From<TaskError>>(&self, mut each: impl FnMut(i64, &TimerKey) -> Result<(), E>) -> Result<(), E> {
         self.timers.each(|timestamp_ms, owner| each(timestamp_ms, &owner.key))
     }
 
-    /// Those of them that are not far off.
+    /// The near timers among them.
     pub(crate) fn near(&self) -> impl Iterator<Item = (i64, TimerKey)> {
         self.timers.near().map(|(timestamp_ms, owner)| (timestamp_ms, owner.key))
     }
 
-    /// How many are set; where they are many, about.
+    /// Number of timers, approximate if there are many.
     pub fn len(&self) -> usize {
         self.timers.len()
     }
 
-    /// Whether no timer is set.
+    /// Returns true if no timer is set.
     pub fn is_empty(&self) -> bool {
         self.timers.is_empty()
     }
 
-    /// What has changed since `base`, if that is no more than half of them, or all of them.
+    /// Returns the changes since `base` if they affect at most half of the timers, else all timers.
     pub(crate) fn since(&mut self, base: Option<Base>, range: KeyGroupRange) -> Result<TimersSince, TaskError> {
         let changed = base.map(|base| (base, self.set_since(base))).filter(|(base, set)| {
             let far = self.timers.far.as_ref().map_or(0, |far| far.len_since(base.first_behind()));
@@ -245,7 +246,7 @@ impl KeptTimers {
         Ok(TimersSince { base, set, unset, on_disk })
     }
 
-    /// Those near that were set since a snapshot, in no order.
+    /// The near timers that were set since a snapshot, unsorted.
     fn set_since(&self, base: Base) -> Vec<(i64, TimerKey)> {
         let mut set = Vec::new();
         self.timers.each_since(base.first_behind(), |timestamp_ms, owner| {
@@ -256,23 +257,24 @@ impl KeptTimers {
         set
     }
 
-    /// A snapshot was taken: what older ones may have is forgotten where nothing is built on them again.
+    /// Reports a snapshot. Deletions are dropped from the list if no snapshot that may have the timers is built on
+    /// again.
     pub(crate) fn on_taken(&mut self) {
         if let Some(far) = &mut self.timers.far {
             far.forget_gone(self.changes.oldest().map(|oldest| oldest.first_behind()));
         }
     }
 
-    /// What has changed since snapshots.
+    /// The changes since snapshots.
     pub(crate) fn changes(&self) -> &Changes<(i64, TimerKey)> {
         &self.changes
     }
 
-    /// The same, to be told of a snapshot.
+    /// The same, to report a snapshot to.
     pub(crate) fn changes_mut(&mut self) -> &mut Changes<(i64, TimerKey)> {
         &mut self.changes
     }
 }
 
-/// So many may be listed as taken back, however few are set.
+/// Number of timers that may be listed as deleted, however few are set.
 const FEW: usize = 1024;

@@ -1,45 +1,45 @@
-//! Some timers that follow each other.
+//! A range of adjacent timers.
 //!
 //! # Invariants
-//! - L1: what is packed is in order, each timer once.
-//! - L2: of equal timers the one that was set first stays, wherever it lies.
+//! - L1: packed timers are sorted, each once.
+//! - L2: of equal timers, the one that was set first stays, packed or not.
 
 use super::packed::{PackedTimers, TimerOwner};
 
-/// Timers of one leaf: some packed, and those that were set since as they are.
+/// The timers of one leaf: packed ones, and those that were set since.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf<K> {
     packed: PackedTimers,
-    /// The latest first, as far as they are ordered, so that the earliest is taken from the end.
+    /// The first `ordered` are sorted, the latest first, so that the earliest is taken from the end.
     loose: Vec<(i64, K)>,
     ordered: usize,
 }
 
-/// A leaf is put in order within a few caches, and there are few enough of them to be found in these.
+/// A leaf is sorted within the caches nearest to the processor, and there are few enough leaves to be found in these.
 pub(super) const MOST_IN_LEAF: usize = 256;
-/// Where so many in a row came to the later half of a leaf, few will come to the other.
+/// If this many timers in a row belonged to the later half of a leaf, few will belong to the other half.
 const FEW_LATELY: usize = 8;
-/// Fewer than these are put into their places one by one.
+/// Fewer timers than these are inserted one by one.
 const FEW: usize = 6;
 
 impl<K: TimerOwner> Leaf<K> {
-    /// No timers.
+    /// A leaf without timers.
     pub(super) fn new() -> Self {
         Self { packed: PackedTimers::default(), loose: Vec::new(), ordered: 0 }
     }
 
-    /// Of timers in order.
+    /// A leaf of sorted timers.
     pub(super) fn of(mut timers: Vec<(i64, K)>) -> Self {
         timers.reverse();
         Self { packed: PackedTimers::of(&timers), loose: Vec::new(), ordered: 0 }
     }
 
-    /// So many timers; those that were set twice lately count twice.
+    /// Number of timers. Those that were recently set twice count twice.
     pub(super) fn len(&self) -> usize {
         self.packed.len() + self.loose.len()
     }
 
-    /// So many of them are packed.
+    /// Number of packed timers.
     #[cfg(test)]
     pub(super) fn packed(&self) -> usize {
         self.packed.len()
@@ -49,13 +49,13 @@ impl<K: TimerOwner> Leaf<K> {
         self.packed.is_empty() && self.loose.is_empty()
     }
 
-    /// Adds a timer, in no order.
+    /// Adds a timer, unsorted.
     #[inline]
     pub(super) fn push(&mut self, timer: (i64, K)) {
         self.loose.push(timer);
     }
 
-    /// Takes a timer out, if it is there.
+    /// Removes a timer, if it is there.
     pub(super) fn remove(&mut self, timer: &(i64, K)) -> Option<(i64, K)> {
         self.put_in_order();
         let found = self.loose.binary_search_by(|other| timer.cmp(other)).ok();
@@ -66,7 +66,7 @@ impl<K: TimerOwner> Leaf<K> {
         self.packed.remove(timer).or(loose)
     }
 
-    /// The earliest timer, if `is_due` says so of its time.
+    /// Takes the earliest timer, if `is_due` returns true for its time.
     pub(super) fn pop_if(&mut self, is_due: impl FnOnce(i64) -> bool) -> Option<(i64, K)> {
         self.unpack();
         self.put_in_order();
@@ -75,15 +75,15 @@ impl<K: TimerOwner> Leaf<K> {
         Some(due)
     }
 
-    /// When the earliest timer is due.
+    /// The time of the earliest timer.
     pub(super) fn first_ms(&self) -> Option<i64> {
         let (ordered, others) = self.loose.split_at(self.ordered);
         let loose = ordered.last().into_iter().chain(others).map(|(timestamp_ms, _)| *timestamp_ms);
         loose.chain(self.packed.first_ms()).min()
     }
 
-    /// Gives away the later half, with its earliest timer, unless timers that were set twice took the room. What stays is packed
-    /// where that `may_pack` and the last ones that came are all of the later half.
+    /// Splits off the later half, with its earliest timer as bound. Returns `None` if duplicates took the room. The
+    /// other half is packed if `may_pack` allows it and the last timers that came all belong to the later half.
     pub(super) fn split(&mut self, may_pack: bool) -> Option<((i64, K), Self)> {
         let lately = self.loose.iter().rev().take(FEW_LATELY).map(|(timestamp_ms, _)| *timestamp_ms).min();
         self.unpack();
@@ -106,14 +106,14 @@ impl<K: TimerOwner> Leaf<K> {
         (self.loose, self.ordered) = (Vec::new(), 0);
     }
 
-    /// Bytes of memory that it takes, beside its place, about.
+    /// Approximate bytes of its heap memory.
     pub(super) fn bytes(&self) -> usize {
         let elsewhere: usize = self.loose.iter().map(|(_, key)| key.bytes_elsewhere()).sum();
         self.packed.bytes() + self.loose.capacity() * size_of::<(i64, K)>() + elsewhere
     }
 
-    /// Shows those that were set after so many snapshots and more, and some others, in no order; one that was set twice lately
-    /// may come twice.
+    /// Visits timers that were set after at least `taken` snapshots, and some others, unsorted. A timer that was
+    /// recently set twice may come twice.
     pub(super) fn each_since(&self, taken: u32, mut show: impl FnMut(i64, &K)) {
         if self.packed.newest() >= taken {
             self.packed.iter::<K>().for_each(|(timestamp_ms, key)| show(timestamp_ms, &key));
@@ -129,7 +129,7 @@ impl<K: TimerOwner> Leaf<K> {
         timers
     }
 
-    /// Behind this nothing is packed.
+    /// Unpacks all packed timers.
     fn unpack(&mut self) {
         if !self.packed.is_empty() {
             let mut timers = Vec::with_capacity(self.len());
@@ -141,7 +141,7 @@ impl<K: TimerOwner> Leaf<K> {
         }
     }
 
-    /// Puts those that are not packed in order.
+    /// Sorts the timers that are not packed.
     #[inline]
     fn put_in_order(&mut self) {
         match self.loose.len() - self.ordered {
@@ -151,7 +151,7 @@ impl<K: TimerOwner> Leaf<K> {
         }
     }
 
-    /// For when timers are set and fire in turn. Of equal ones the first stays, as in `order`.
+    /// For timers that are set and fire in turn. Of equal ones the first stays, as in `order`.
     fn insert_others(&mut self) {
         while let Some(timer) = self.loose.get(self.ordered) {
             let at = self.loose[..self.ordered].partition_point(|other| other > timer);
@@ -170,7 +170,7 @@ impl<K: TimerOwner> Leaf<K> {
     }
 }
 
-/// The latest first. The sort finds what is in order already, and leaves equal ones as they came.
+/// Sorts the latest first. The sort detects sorted runs, and leaves equal timers in order of arrival.
 fn order<K: Ord>(timers: &mut Vec<(i64, K)>) {
     timers.sort_by(|one, other| other.cmp(one));
     timers.dedup();

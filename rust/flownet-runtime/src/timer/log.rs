@@ -1,9 +1,9 @@
-//! What was done with timers, one behind the other: set, or taken back. The last of it lies in memory, all before that in pages
-//! of a file.
+//! A log of the timers that were set and deleted. Its end is in memory, and all earlier entries are in pages of a file.
 //!
 //! # Invariants
-//! - G1: what was done with one timer lies in the order in which it was done.
-//! - G2: whatever was done after so many snapshots and more lies at the first mark that says so much, or behind it.
+//! - G1: the entries of one timer are in the order in which they were made.
+//! - G2: entries that were made after at least a number of snapshots are at the first mark with at least that number,
+//!   or after it.
 
 use std::io;
 
@@ -14,40 +14,40 @@ use crate::varint::{put_varint, take_varint};
 /// Some timers.
 pub(super) type Timers<K> = Vec<(i64, K)>;
 
-/// What was done with timers.
+/// A log of the timers that were set and deleted.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// Times are written as how long after this they are.
+    /// The base of encoded times.
     base_ms: i64,
     pages: Vec<u32>,
-    /// It begins here, and what lies in pages ends there, counted from the first byte of the first page.
+    /// Offsets of the start of the log and of the end of its pages, counted from the first byte of the first page.
     begin: usize,
     end: usize,
     tail: Vec<u8>,
     set: usize,
     unset: usize,
-    /// The last of what is set is due then.
+    /// The time of the latest set timer.
     last_ms: i64,
     marks: Vec<Mark>,
-    /// With so many bytes it is time to look what of it still counts.
+    /// Size in bytes at which the log should be compacted.
     look_bytes: usize,
 }
 
-/// From here on are those that were done after so many snapshots; see G2.
+/// From this offset on, entries were made after this number of snapshots; see G2.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     taken: u32,
     at: usize,
 }
 
-/// One that was done.
+/// One entry of the log.
 #[derive(Clone, Debug)]
 pub(super) struct DoneTimer<K> {
     pub(super) timer: (i64, K),
     pub(super) is_set: bool,
 }
 
-/// Some bytes in a file, to be read while the log goes on.
+/// Some bytes in a file, to be read while the log continues.
 #[derive(Debug)]
 pub(super) struct LogRange {
     base_ms: i64,
@@ -56,17 +56,17 @@ pub(super) struct LogRange {
     to: usize,
 }
 
-/// More than may be built on at a time.
+/// More marks than there are snapshots to build on at a time.
 const MOST_MARKS: usize = 24;
 
 impl Log {
-    /// Nothing, of timers that are due from then on as a rule.
+    /// An empty log, for timers that are usually due after `base_ms`.
     pub(super) fn new(base_ms: i64, look_bytes: usize) -> Self {
         let (pages, tail, marks) = (Vec::new(), Vec::new(), Vec::new());
         Self { base_ms, pages, begin: 0, end: 0, tail, set: 0, unset: 0, last_ms: i64::MIN, marks, look_bytes }
     }
 
-    /// Adds one, and says how many bytes of memory it takes.
+    /// Adds an entry, and returns its bytes of memory.
     pub(super) fn push<K: TimerOwner>(&mut self, (at_ms, key): &(i64, K), is_set: bool) -> usize {
         let before = self.tail.len();
         let taken = key.taken();
@@ -96,7 +96,7 @@ impl Log {
         self.unset
     }
 
-    /// Those that are set, less those that were taken back: some may have been neither.
+    /// Number of set entries minus deleted ones. It is not exact, because an entry may repeat an earlier one.
     pub(super) fn len(&self) -> usize {
         self.set.saturating_sub(self.unset)
     }
@@ -105,12 +105,12 @@ impl Log {
         self.last_ms
     }
 
-    /// Bytes of all of it.
+    /// Total bytes of the log.
     pub(super) fn bytes(&self) -> usize {
         self.end - self.begin + self.tail.len()
     }
 
-    /// Bytes of it that lie in memory.
+    /// Bytes of the log in memory.
     pub(super) fn tail_bytes(&self) -> usize {
         self.tail.len()
     }
@@ -119,17 +119,17 @@ impl Log {
         self.look_bytes
     }
 
-    /// It is time to look what of it still counts when it has so many bytes, or twice as many as now.
+    /// Sets the size for the next compaction: this size, or twice the current one.
     pub(super) fn look_behind(&mut self, bytes: usize) {
         self.look_bytes = bytes.max(2 * self.bytes());
     }
 
-    /// What of it lies in memory; none if it is not what was written.
+    /// The entries in memory; `None` if the bytes are invalid.
     pub(super) fn tail<K: TimerOwner>(&self) -> Option<Vec<DoneTimer<K>>> {
         LogEntries::new(self.base_ms, &self.tail).collect()
     }
 
-    /// Writes what lies in memory behind what lies in pages.
+    /// Writes the entries in memory to pages, after those that are there.
     pub(super) fn flush(&mut self, pages: &mut Pages) -> io::Result<()> {
         let (mut end, mut rest) = (self.end, &self.tail[..]);
         while !rest.is_empty() {
@@ -145,7 +145,7 @@ impl Log {
         Ok(())
     }
 
-    /// All of it, in order; none if it is not what was written.
+    /// All entries, in order; `None` if the bytes are invalid.
     pub(super) fn read<K: TimerOwner>(&self, pages: Option<&Pages>) -> io::Result<Option<Vec<DoneTimer<K>>>> {
         let mut bytes = match pages {
             Some(pages) => pages.read(&self.pages, self.begin, self.end)?,
@@ -157,7 +157,8 @@ impl Log {
         Ok((all.len() == self.set + self.unset).then_some(all))
     }
 
-    /// What lies in pages: all, or what was done after so many snapshots and more, and some others. None if there is nothing.
+    /// The range in pages: all, or entries made after at least this number of snapshots, and some others. `None` if it
+    /// is empty.
     pub(super) fn lying(&self, since: Option<u32>) -> Option<LogRange> {
         let from = match since {
             None => self.begin,
@@ -172,22 +173,22 @@ impl Log {
         })
     }
 
-    /// About how many were done after so many snapshots and more.
+    /// Approximate number of entries made after at least `taken` snapshots.
     pub(super) fn len_since(&self, taken: u32) -> usize {
         let Some(mark) = self.marks.iter().find(|mark| mark.taken >= taken) else { return 0 };
         let bytes = self.end + self.tail.len() - mark.at.max(self.begin);
-        // Of numbers that fit into memory with their product, but for petabytes.
+        // In 128 bits, because the product of two such numbers may exceed 64.
         ((self.set + self.unset) as u128 * bytes as u128).div_ceil(self.bytes().max(1) as u128) as usize
     }
 
-    /// Forgets what was done before so many snapshots, as far as whole pages have nothing else. What is left says nothing of
-    /// how many they are.
+    /// Deletes entries made before `taken` snapshots, as far as whole pages contain nothing else. The number of the
+    /// remaining entries is then an estimate.
     pub(super) fn forget_before(&mut self, taken: u32) -> Vec<u32> {
         let at = self.marks.iter().find(|mark| mark.taken >= taken).map_or(self.end + self.tail.len(), |mark| mark.at);
         if at >= self.end + self.tail.len() {
             return self.clear();
         }
-        // What of it lies in memory is written where it is to lie.
+        // Entries in memory will be written where they belong.
         let at = at.min(self.end).max(self.begin);
         let gone = self.pages.drain(..at / PAGE_BYTES).collect::<Vec<_>>();
         let bytes = gone.len() * PAGE_BYTES;
@@ -199,30 +200,30 @@ impl Log {
         gone
     }
 
-    /// Forgets all of it, and gives the pages back.
+    /// Deletes all entries, and returns the pages.
     pub(super) fn clear(&mut self) -> Vec<u32> {
         std::mem::replace(self, Self::new(self.base_ms, self.look_bytes)).into_pages()
     }
 
-    /// What it lay in.
+    /// Returns its pages.
     pub(super) fn into_pages(self) -> Vec<u32> {
         self.pages
     }
 }
 
 impl LogRange {
-    /// How many bytes.
+    /// Number of bytes.
     pub(super) fn bytes(&self) -> usize {
         self.to - self.from
     }
 
-    /// What was done, in order; none if it is not what was written.
+    /// The entries, in order; `None` if the bytes are invalid.
     pub(super) fn read<K: TimerOwner>(&self, from: &PageReader) -> io::Result<Option<Vec<DoneTimer<K>>>> {
         let bytes = from.read(&self.pages, self.from, self.to)?;
         Ok(LogEntries::new(self.base_ms, &bytes).collect())
     }
 
-    /// The next of it, of so many bytes and at least one, which lies here no more; none if it is not what was written.
+    /// Takes the next entries, of about this many bytes and at least one. `None` if the bytes are invalid.
     pub(super) fn read_some<K: TimerOwner>(
         &mut self,
         most_bytes: usize,
@@ -238,7 +239,7 @@ impl LogRange {
                 done.push(next);
                 rest = each.rest.map_or(0, <[u8]>::len);
             }
-            // The last one may go on behind what was read.
+            // The last entry may continue after the bytes that were read.
             self.from = to - rest;
             if !done.is_empty() || to == self.to {
                 return Ok((to < self.to || rest == 0).then_some(done));
@@ -248,14 +249,14 @@ impl LogRange {
     }
 }
 
-/// Whose timer it is, behind how many bytes that are, and whether it is set.
+/// Appends the owner of a timer, after its length and whether it is set.
 fn put_sized<K: TimerOwner>(out: &mut Vec<u8>, is_set: bool, key: &K) {
     let at = out.len();
     out.push(0);
     key.put(out);
     let size = |len: usize| (len as u64) << 1 | u64::from(is_set);
     match u8::try_from(size(out.len() - at - 1)) {
-        // As a varint has it.
+        // The length as a one-byte varint.
         Ok(size @ 0..0x80) => out[at] = size,
         _ => {
             let long = out.split_off(at + 1);
@@ -266,7 +267,7 @@ fn put_sized<K: TimerOwner>(out: &mut Vec<u8>, is_set: bool, key: &K) {
     }
 }
 
-/// One after the other; none where it is not what was written, and then no more.
+/// Iterates over entries. Yields `None` for invalid bytes, and then ends.
 struct LogEntries<'a, K> {
     rest: Option<&'a [u8]>,
     base_ms: i64,
@@ -299,8 +300,8 @@ impl<K: TimerOwner> Iterator for LogEntries<'_, K> {
     }
 }
 
-/// What is left of what was done: the timers that are set, in order, and those that were taken back at last. Of one that was
-/// set twice the first counts, unless it was taken back between.
+/// Returns the net effect of entries: the timers that are set, in order, and those that were last deleted. Of a timer
+/// that was set twice, the first entry counts, unless it was deleted in between.
 pub(super) fn settled<K: TimerOwner>(mut all: Vec<DoneTimer<K>>) -> (Timers<K>, Timers<K>) {
     all.sort_by(|one, other| one.timer.cmp(&other.timer));
     let (mut set, mut unset): (Timers<K>, Timers<K>) = (Vec::with_capacity(all.len()), Vec::new());
@@ -318,7 +319,7 @@ pub(super) fn settled<K: TimerOwner>(mut all: Vec<DoneTimer<K>>) -> (Timers<K>, 
                 if unset.last() != Some(&timer) {
                     unset.push(timer);
                 } else if let Some(last) = unset.last_mut() {
-                    // When it was taken back at last.
+                    // The last deletion counts.
                     *last = timer;
                 }
             }

@@ -1,24 +1,24 @@
-//! Timers that nobody looks at until they are due, as bytes one behind the other: a fraction of what they take apart.
+//! Packs timers that are not accessed until they are due into contiguous bytes: a fraction of their size as values.
 
 use crate::varint::{put_varint, take_varint};
 
-/// Whose timer it is, as timers are kept by: a key, as a rule.
+/// The owner of a timer: usually a key.
 pub trait TimerOwner: Clone + Ord {
-    /// Appends bytes that [`read`](Self::read) makes the like of it from.
+    /// Appends bytes from which [`read`](Self::read) creates an equal owner.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// What [`put`](Self::put) appended these bytes for; none if it did not.
+    /// Decodes bytes of [`put`](Self::put). `None` if they are not from there.
     fn read(bytes: &[u8]) -> Option<Self>;
 
-    /// After how many snapshots the timer was set, where that is known.
+    /// Number of snapshots before the timer was set, if that is known.
     fn taken(&self) -> u32 {
         0
     }
 
-    /// Whether somebody lists what was taken back.
+    /// True if deleted timers are listed.
     const IS_LISTED: bool = false;
 
-    /// Bytes of memory that it takes elsewhere than in its place.
+    /// Bytes of heap memory.
     fn bytes_elsewhere(&self) -> usize {
         0
     }
@@ -28,16 +28,16 @@ pub trait TimerOwner: Clone + Ord {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PackedTimers {
     len: usize,
-    /// None is due before.
+    /// A lower bound of their times.
     base_ms: i64,
-    /// After how many snapshots the last of them was set.
+    /// Number of snapshots before the last of them was set.
     newest: u32,
-    /// Of each: how long after that it is due; how many bytes say whose it is; these.
+    /// For each timer: its time after `base_ms`, the length of its owner, and the owner.
     bytes: Vec<u8>,
 }
 
 impl PackedTimers {
-    /// Of timers in order, the latest first.
+    /// Packs sorted timers, the latest first.
     pub(super) fn of<K: TimerOwner>(timers: &[(i64, K)]) -> Self {
         let base_ms = timers.last().map_or(0, |(timestamp_ms, _)| *timestamp_ms);
         let (mut bytes, mut newest) = (Vec::new(), 0);
@@ -58,12 +58,12 @@ impl PackedTimers {
         self.len == 0
     }
 
-    /// When the earliest is due.
+    /// The time of the earliest timer.
     pub(super) fn first_ms(&self) -> Option<i64> {
         self.entries().next().map(|entry| entry.timestamp_ms)
     }
 
-    /// None of them was set after more snapshots.
+    /// Upper bound of the number of snapshots before any of them was set.
     pub(super) fn newest(&self) -> u32 {
         self.newest
     }
@@ -73,7 +73,7 @@ impl PackedTimers {
         self.entries().map(|entry| (entry.timestamp_ms, entry.owner()))
     }
 
-    /// Takes a timer out, if it is there.
+    /// Removes a timer, if it is there.
     pub(super) fn remove<K: TimerOwner>(&mut self, timer: &(i64, K)) -> Option<(i64, K)> {
         let mut same_time = self.entries().skip_while(|entry| entry.timestamp_ms < timer.0);
         let (range, found) =
@@ -87,7 +87,7 @@ impl PackedTimers {
         Some((timer.0, found))
     }
 
-    /// Bytes that they take.
+    /// Bytes of their memory.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -97,13 +97,13 @@ impl PackedTimers {
     }
 }
 
-/// Appends how many bytes `put` appends, and these.
+/// Appends the bytes of `put`, after their length.
 fn put_sized(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.push(0);
     put(out);
     match u8::try_from(out.len() - at - 1) {
-        // As a varint has it.
+        // The length as a one-byte varint.
         Ok(len @ 0..0x80) => out[at] = len,
         _ => {
             let long = out.split_off(at + 1);
@@ -123,7 +123,7 @@ struct Entries<'a> {
 struct Entry<'a> {
     timestamp_ms: i64,
     owner: &'a [u8],
-    /// Where among the bytes it lies.
+    /// Its position in the bytes.
     from: usize,
     to: usize,
 }
@@ -140,7 +140,7 @@ impl<'a> Iterator for Entries<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let from = self.at;
         let rest = self.all.get(from..).filter(|rest| !rest.is_empty())?;
-        // Bytes that were written here.
+        // These bytes were written here, so they are valid.
         let (after, rest) = take_varint(rest).ok()?;
         let (len, rest) = take_varint(rest).ok()?;
         let (owner, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;

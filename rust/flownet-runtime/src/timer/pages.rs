@@ -1,9 +1,9 @@
-//! Room in a file, page by page: for timers that are far from being due.
+//! Allocates pages of a file, for timers far from due.
 //!
 //! # Invariants
-//! - P1: a page belongs to one log, or is free, or is left, or was never used.
-//! - P2: what somebody may still read is not overwritten: a page that was left is taken again when all are gone who began to
-//!   read before that. What is appended to a page goes behind all that they read.
+//! - P1: a page belongs to one log, or is free, or is released, or was never used.
+//! - P2: bytes that a reader may still read are not overwritten. A released page is reused when all readers that
+//!   started before the release are gone. Appended bytes go after all bytes that they read.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,12 +14,12 @@ use std::sync::{Arc, Weak};
 /// Bytes of a page.
 pub(super) const PAGE_BYTES: usize = if cfg!(test) { 64 } else { 16 << 10 };
 
-/// Where bytes lie.
+/// The storage of pages.
 pub(super) trait Room: Send + Sync {
-    /// Fills `out` with what lies from there on.
+    /// Fills `out` with the bytes from this offset on.
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Writes what is to lie from there on.
+    /// Writes bytes at this offset.
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
@@ -33,20 +33,20 @@ impl Room for File {
     }
 }
 
-/// A file without a name, or none yet.
+/// The pages of an unnamed file.
 pub(super) struct Pages {
     room: Arc<dyn Room>,
-    /// Pages from here on were never used.
+    /// Pages from this number on were never used.
     next: u32,
     free: Vec<u32>,
-    /// Pages that were left, behind so many who had begun to read.
+    /// Released pages, each with the number of readers that had started by then.
     left: VecDeque<(u64, Vec<u32>)>,
-    /// Who reads, by number.
+    /// Current readers, by number.
     readers: VecDeque<(u64, Weak<()>)>,
     begun: u64,
 }
 
-/// Somebody who reads what lay there when this began, as long as it is held.
+/// A reader of the pages as they were at its start, as long as it is held.
 pub(super) struct PageReader {
     room: Arc<dyn Room>,
     _held: Arc<()>,
@@ -63,7 +63,7 @@ impl Pages {
         u64::from(self.next) * PAGE_BYTES as u64
     }
 
-    /// A page to write to.
+    /// Takes a page to write to.
     pub(super) fn take(&mut self) -> io::Result<u32> {
         if self.free.is_empty() {
             self.take_back();
@@ -76,7 +76,7 @@ impl Pages {
         Ok(page)
     }
 
-    /// Nobody needs these any more but who has begun to read.
+    /// Releases pages. Only readers that have started still need them.
     pub(super) fn leave(&mut self, pages: Vec<u32>) {
         if pages.is_empty() {
             return;
@@ -92,18 +92,18 @@ impl Pages {
         self.free.extend(self.left.drain(..old).flat_map(|(_, pages)| pages));
     }
 
-    /// Writes behind what lies in a page up to there.
+    /// Writes to a page, after its first `from` bytes.
     pub(super) fn write(&self, page: u32, from: usize, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(from + bytes.len() <= PAGE_BYTES);
         self.room.write(u64::from(page) * PAGE_BYTES as u64 + from as u64, bytes)
     }
 
-    /// What lies in these pages, one behind the other, between two places.
+    /// Reads these pages, as one sequence of bytes, between two offsets.
     pub(super) fn read(&self, pages: &[u32], from: usize, to: usize) -> io::Result<Vec<u8>> {
         read(&*self.room, pages, from, to)
     }
 
-    /// Begins to read.
+    /// Starts a reader.
     pub(super) fn begin_to_read(&mut self) -> PageReader {
         let held = Arc::new(());
         self.begun += 1;
@@ -111,7 +111,7 @@ impl Pages {
         PageReader { room: Arc::clone(&self.room), _held: held }
     }
 
-    /// Pages in use, for who looks whether room is used again.
+    /// Number of pages in use, to test that pages are reused.
     #[cfg(test)]
     pub(super) fn used(&self) -> usize {
         self.next as usize - self.free.len() - self.left.iter().map(|(_, pages)| pages.len()).sum::<usize>()
@@ -119,13 +119,13 @@ impl Pages {
 }
 
 impl PageReader {
-    /// As [`Pages::read`].
+    /// See [`Pages::read`].
     pub(super) fn read(&self, pages: &[u32], from: usize, to: usize) -> io::Result<Vec<u8>> {
         read(&*self.room, pages, from, to)
     }
 }
 
-/// Pages that lie one behind the other in the file are read at once.
+/// Pages that are adjacent in the file are read in one call.
 fn read(room: &dyn Room, pages: &[u32], from: usize, to: usize) -> io::Result<Vec<u8>> {
     let mut out = vec![0; to.saturating_sub(from)];
     let (mut at, mut rest) = (from, &mut out[..]);

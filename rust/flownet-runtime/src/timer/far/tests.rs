@@ -1,4 +1,4 @@
-//! Whatever is set, taken back and fired, timers on disk are those that a sorted set would have, and those in memory.
+//! Whatever is set, deleted and fired, timers on disk behave as a sorted set and as timers in memory.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -11,7 +11,7 @@ use super::super::pages::Room;
 use super::*;
 use crate::timer::{TimerKey, TimerService};
 
-/// A file of which the nth call fails.
+/// A file whose nth call fails.
 pub(crate) struct FailingFile {
     file: File,
     calls_left: AtomicUsize,
@@ -53,7 +53,7 @@ fn about() -> DiskStateError {
     }
 }
 
-/// With so little memory that all but a leaf goes to disk, and room for so many calls of it.
+/// An instance with so little memory that all but one leaf goes to disk, and a file that allows this many calls.
 pub(crate) fn in_little_memory<K: TimerOwner>(calls: usize) -> Option<Box<Far<K>>> {
     let mut far = Far::new(about(), 4096);
     far.pages = Some(Pages::new(FailingFile::after(calls)));
@@ -64,7 +64,7 @@ impl<K: TimerOwner> Far<K> {
     pub(crate) fn assert_invariants(&self) {
         let bounds: Vec<_> = self.leaves.keys().collect();
         for (at, log) in self.leaves.values().enumerate() {
-            // Where the disk is to fail it may do so now.
+            // This read may fail if the disk is supposed to fail.
             let Ok(done) = self.read(log) else { return };
             let (set, _) = settled(done);
             assert!(set.first().is_none_or(|first| bounds[at] <= first), "F1");
@@ -82,7 +82,7 @@ impl<K: TimerOwner> Far<K> {
 
 type Ops = Vec<(u8, i64, u16)>;
 
-/// Any sequence fires what a sorted set would, and what timers in memory do.
+/// Checks that any sequence fires the timers that a sorted set would, and those that timers in memory do.
 fn against_model(ops: Ops, calls: usize) -> Result<(), TaskError> {
     let (mut timers, mut in_memory) = (TimerService::new(), TimerService::new());
     timers.far = in_little_memory(calls);
@@ -100,7 +100,7 @@ fn against_model(ops: Ops, calls: usize) -> Result<(), TaskError> {
                 model.remove(&(at, key));
             }
             13..=16 => {
-                // One that is there is moved on.
+                // A timer that is set is moved.
                 if let Some((at, key)) = model.range((at, key)..).next().copied() {
                     timers.delete(at, key)?;
                     assert_eq!(in_memory.delete(at, key)?, Some(key));
@@ -167,7 +167,7 @@ proptest! {
     }
 }
 
-/// As a job does that goes on: each timer fires and is set again, in any order. The file does not grow with that.
+/// Simulates a long-running job: each timer fires and is set again, in any order. The file does not grow.
 #[test]
 fn room_on_disk_is_used_again() {
     let mut timers = TimerService::new();
@@ -190,7 +190,7 @@ fn room_on_disk_is_used_again() {
     assert_eq!(timers.take().len(), 10_000);
 }
 
-/// What is in memory does not follow from how many there are.
+/// Memory does not grow with the number of timers.
 #[test]
 fn few_bytes_a_leaf_stay_in_memory() {
     let mut timers = TimerService::new();

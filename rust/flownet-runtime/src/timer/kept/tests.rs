@@ -1,5 +1,5 @@
-//! Whatever is done with timers, each checkpoint has those that were set then: through changes, restarts, and other numbers of
-//! subtasks.
+//! Whatever is done with timers, each checkpoint has those that were set at that time: through changes, restarts, and
+//! other parallelism.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn range(subtask: u32, parallelism: u32) -> KeyGroupRange {
     KeyGroupRange::of(subtask, parallelism, GROUPS)
 }
 
-/// One way to write each key that differs from the canonical one, for some of them.
+/// A non-canonical form of each key, for some of the keys.
 fn owner(key: u8) -> TimerKey {
     let given = [key, key];
     TimerKey::held(&[key], key.is_multiple_of(3).then_some(&given[..]))
@@ -33,13 +33,13 @@ fn all_of(WrittenState { parts, pieces }: WrittenState) -> Vec<StatePart> {
     taken.chain(parts).collect()
 }
 
-/// What has no header is fetched when its turn comes.
+/// A part without a header, to be fetched when it is needed.
 fn to_be_fetched(part: &StatePart) -> RestoredPart {
     let StatePart { uid, name, share, bytes } = part.clone();
     RestoredPart::Piece(Piece { uid, name, share, fetch: Arc::new(move || Ok(bytes.clone())) })
 }
 
-/// Timers in memory, or on disk but for a few.
+/// Timers in memory, or all but a few on disk.
 fn timers(on_disk: bool) -> KeptTimers {
     let mut timers = KeptTimers::new();
     timers.timers.far = in_little_memory(usize::MAX).filter(|_| on_disk);
@@ -61,13 +61,13 @@ struct Job {
     subtasks: Vec<KeptTimers>,
     model: Model,
     taken: u64,
-    /// Of each checkpoint, for each subtask: its parts, with those that they build on; and what was set then.
+    /// For each checkpoint and subtask: its parts, with those that they build on. And the timers set at that time.
     all: BTreeMap<u64, (Vec<Vec<StatePart>>, Model)>,
     complete: Option<u64>,
     of_changes: usize,
-    /// Checkpoints of which pieces are read later, while the job goes on: of each subtask.
+    /// Checkpoints whose pieces are read later, while the job continues, for each subtask.
     unread: Vec<(u64, Vec<WrittenState>)>,
-    /// What each checkpoint was written upon, if it was.
+    /// The checkpoint that each checkpoint builds on, if there is one.
     before: BTreeMap<u64, Option<u64>>,
 }
 
@@ -122,14 +122,14 @@ impl Job {
         self.before.insert(self.taken, self.complete);
     }
 
-    /// Reads what checkpoints kept up to one, in order: a checkpoint is told to stand when it was read.
+    /// Reads the state of checkpoints up to one, in order: a checkpoint is reported as complete after it was read.
     fn read_up_to(&mut self, checkpoint: u64) {
         while self.unread.first().is_some_and(|(first, _)| *first <= checkpoint) {
             let (checkpoint, written) = self.unread.remove(0);
             let mut all = Vec::new();
             for (subtask, written) in written.into_iter().enumerate() {
                 let mut parts = all_of(written);
-                // Whole ones on disk are of pieces that stand upon nothing.
+                // Whole checkpoints on disk have pieces that build on nothing.
                 if parts[0].is_of_changes() {
                     self.of_changes += 1;
                     let before = &self.all[&self.before[&checkpoint].expect("changes build on one that stands")];
@@ -147,7 +147,7 @@ impl Job {
         let last = |part: &StatePart, next: Option<&StatePart>| next.is_none_or(|next| next.share != part.share);
         let parts: Vec<_> = parts.iter().flatten().collect();
         let nexts = parts.iter().skip(1).map(|part| Some(*part)).chain([None]);
-        // The last part of each subtask has the header; of the others each may be a piece.
+        // The last part of each subtask has the header. The others may be pieces.
         let parts: Vec<RestoredPart> = parts
             .iter()
             .zip(nexts)
@@ -192,7 +192,7 @@ proptest! {
                 0..8 => job.set(at_ms, key),
                 8..12 => job.delete(at_ms, key),
                 12..14 => {
-                    // One that is set is taken back, and may come again.
+                    // A timer that is set is deleted, and may be set again.
                     if let Some((at_ms, key)) = job.model.range((at_ms, key)..).next().copied() {
                         job.delete(at_ms, key);
                         if number % 2 == 0 {
@@ -205,7 +205,7 @@ proptest! {
                     job.fire(first_ms + at_ms.abs() / 10);
                 }
                 15..19 => job.take_checkpoint(),
-                // Any that was taken may come to stand; that is told late, and in order.
+                // Any checkpoint may complete; the report comes late, and in order.
                 19..22 => {
                     job.complete = job.complete.max(Some(number % (job.taken + 1)).filter(|told| *told > 0));
                     job.read_up_to(job.complete.unwrap_or(0));

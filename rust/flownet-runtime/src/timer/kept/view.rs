@@ -1,4 +1,4 @@
-//! Timers that lay on disk at one moment, read piece by piece while the task goes on.
+//! Reads on-disk timers as they were at one moment, piece by piece, while the task continues.
 
 use std::io;
 
@@ -9,30 +9,30 @@ use crate::state::{DiskStateError, KeyGroupRange, PIECE_BYTES};
 use crate::timer::far::{DAMAGED, FarView};
 use crate::timer::log::{DoneTimer, LogRange, settled};
 
-/// Everything, or what was done since a snapshot.
+/// All timers, or the changes since a snapshot.
 pub(super) struct View {
     far: FarView,
     range: KeyGroupRange,
-    /// Behind how many snapshots what is asked for was done; none: all that is set.
+    /// Number of snapshots before the wanted changes; `None` for all set timers.
     since: Option<u32>,
     has_begun: bool,
 }
 
 impl View {
     pub(super) fn new(mut far: FarView, range: KeyGroupRange, since: Option<u32>) -> Self {
-        // What is gone comes first, as some of it may be set again. They are taken from the end.
+        // Deleted timers come first, because some may be set again. Ranges are taken from the end.
         far.leaves.reverse();
         far.leaves.extend(far.gone.take());
         Self { far, range, since, has_begun: false }
     }
 
-    /// Bytes of all of it.
+    /// Total bytes.
     pub(super) fn bytes(&self) -> usize {
         self.far.leaves.iter().map(LogRange::bytes).sum()
     }
 
-    /// The next piece, as a part has it; none if that were all. There is one of what is set in any case, so that what is in
-    /// memory stands upon it.
+    /// Returns the next piece, encoded as a part; `None` after the last one. A view of all set timers has at least one
+    /// piece, so that the timers in memory can build on it.
     pub(super) fn piece(&mut self) -> Result<Option<Vec<u8>>, TaskError> {
         let mut groups = Groups::new(self.range);
         let mut bytes = 0;
@@ -46,7 +46,7 @@ impl View {
         Ok(is_one.then(|| groups.into_bytes_of_keys(self.since.is_some())))
     }
 
-    /// Adds a leaf, or as much of what was done as goes into a piece. Gives how many bytes that were.
+    /// Adds a leaf, or as many changes as fit in a piece. Returns the number of their bytes.
     fn add(&mut self, mut lying: LogRange, groups: &mut Groups) -> Result<usize, TaskError> {
         let (before, reading) = (lying.bytes(), &self.far.reading);
         let Some(since) = self.since else {
