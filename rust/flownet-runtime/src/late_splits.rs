@@ -1,7 +1,7 @@
 //! Names of the splits of a source, and the split with the latest record.
 //!
-//! Sources name their splits once. The operator that assigns timestamps knows splits by number; names are looked up when a
-//! report is read.
+//! Sources name their splits once. The operator that assigns timestamps knows splits by number. Names are looked up
+//! when a report is read.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

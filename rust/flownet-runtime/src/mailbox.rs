@@ -92,6 +92,7 @@ impl Mailbox {
             }
             inner.owner.clone()
         };
+        // Woken after the message is visible (I2), and without the lock.
         if let Some(waker) = owner {
             waker.wake();
         }

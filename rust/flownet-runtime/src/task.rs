@@ -187,6 +187,7 @@ impl<C: Chain + ?Sized> Task<C> {
 
     fn turn_around(&mut self) -> Result<Step, TaskError> {
         self.read_mail()?;
+        // The rest of a blocked record goes first (I1 of `outputs`).
         self.outputs.wait()?;
         if self.cx.cancel.take_attention() {
             self.take_urgent()?;

@@ -210,6 +210,7 @@ impl<K: TimerOwner> TimerService<K> {
     #[inline]
     pub fn pop_due(&mut self, now_ms: i64) -> Result<Option<(i64, K)>, TaskError> {
         let Some(due) = self.first.pop_if(|timestamp_ms| timestamp_ms <= now_ms) else { return Ok(None) };
+        // The first timer has to be near (I3).
         if self.first.is_empty() {
             self.begin_next()?;
         }

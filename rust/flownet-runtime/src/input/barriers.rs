@@ -164,6 +164,7 @@ impl TaskInput {
     #[cold]
     fn on_urgent(&mut self, index: ChannelIndex, event: &Event) -> Result<(), TaskError> {
         let Event::Barrier(barrier) = event else { return Ok(()) };
+        // Data that was queued before the barrier becomes part of the checkpoint.
         let overtaken = self.gate.take_overtaken(index);
         self.take_barrier(index, *barrier, &overtaken)
     }

@@ -115,6 +115,7 @@ impl WatermarkValve {
         if self.at_end == self.channels.len() {
             return self.end_of_time();
         }
+        // All channels that have not ended are idle, so event time stays where it is (I4).
         self.is_idle = true;
         Some(TimeSignal::Idle(true))
     }

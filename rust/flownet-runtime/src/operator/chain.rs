@@ -144,6 +144,7 @@ impl<M: RecordFormat> OperatorChain<M> {
         while let Some((index, bytes)) = next {
             let entry = self.entries[index];
             if !(entry.keyed && self.is_keyed) {
+                // Copied, because the input lends the bytes only until its next call.
                 return Ok(AbsorbedBatch::UpTo(index, bytes.to_vec(), watermark_ms));
             }
             let record = entry.keyed_record(bytes, watermark_ms)?;
@@ -489,6 +490,7 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         }
         let closed = M::attach(|token| {
             let mut closed = Ok(());
+            // Every stage is closed, whatever failed (I3 of the operator model).
             for stage in &mut self.stages {
                 let result = stage.close(token);
                 if let (Err(_), Err(error)) = (&closed, &result) {

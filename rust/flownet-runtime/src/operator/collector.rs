@@ -66,6 +66,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
     /// Emits a record to every stage and output that is linked to this stage.
     #[inline]
     pub fn emit(&mut self, record: M::Record<'m>) -> Result<(), TaskError> {
+        // The last link takes the record itself, which saves one `share`.
         let Some((last, others)) = self.links.main().split_last() else { return Ok(()) };
         for link in others {
             self.follow(*link, M::share(&record))?;

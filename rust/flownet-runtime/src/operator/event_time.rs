@@ -74,6 +74,7 @@ impl EventTime {
     /// anew, so their first watermarks may be earlier than those before.
     pub fn advance(&mut self, timestamp_ms: i64) -> i64 {
         self.watermark_ms = self.watermark_ms.max(timestamp_ms);
+        // The end of time is not stored (I3).
         if timestamp_ms != END_OF_TIME_MS {
             self.kept_ms = self.watermark_ms;
             self.ahead.take_if(|ahead| ahead.furthest_ms <= self.watermark_ms);

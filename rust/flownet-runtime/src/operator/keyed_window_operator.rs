@@ -381,6 +381,7 @@ where
         let windows = &mut held.value;
         let (mut is_late, assigned) = (true, self.scratch.len());
         for window in self.scratch.drain(..) {
+            // Lateness is decided for the merged window (I2).
             let window = if merges { windows.cover(window) } else { window };
             if is_over(window) {
                 continue;
@@ -416,6 +417,7 @@ where
         } else {
             ask_for(windows, &mut self.queues, self.clock, lateness_ms, || TimerKey::of(record));
         }
+        // A record in a gap between windows is not late.
         if !is_late || assigned == 0 {
             return Ok(());
         }

@@ -349,6 +349,7 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
             return Ok(false);
         }
         let record = &record.at(timestamp_ms, record.side);
+        // Reading from disk is left to `process_keyed`.
         if !self.is_at_hand(record) {
             return Ok(false);
         }
@@ -409,6 +410,7 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
         if self.clock == Clock::Event {
             return None;
         }
+        // A window of the wall clock is over one millisecond after its last one.
         self.windows.next_due_ms().map(|due_ms| due_ms.saturating_add(1))
     }
 

@@ -163,6 +163,7 @@ impl<M: RecordFormat> Stage<M> {
         if self.is_finished() {
             to.add_items(FINISHED, [cx.parallelism.to_le_bytes()]);
         }
+        // Data for decoding is written last (I1 of snapshots).
         if !to.is_empty() && !self.is_writing() {
             add_what_it_takes(token, medium, &mut self.key_kinds, &self.info, &mut to)?;
         }
@@ -203,6 +204,7 @@ impl<M: RecordFormat> Stage<M> {
             return Ok(());
         }
         self.key_kinds.restore(&from)?;
+        // Before the operator decodes values that need it.
         for (_, mut kept) in from.items(MEDIUM)? {
             medium.restore(token, kept.rest(), &self.info)?;
         }
@@ -344,6 +346,7 @@ impl<M: RecordFormat> Stage<M> {
         if let Some(brake) = &mut self.brake
             && let Some(wait) = brake.take()
         {
+            // The operator emits its gathered records before the pause (I2 of the operator model).
             operator.end_batch(&mut collector)?;
             collector.pause(wait)?;
         }
@@ -386,6 +389,7 @@ impl<M: RecordFormat> Stage<M> {
                 }
             }
             let is_end = signal == TimeSignal::Watermark(END_OF_TIME_MS);
+            // The end of time also passes operators that make their own watermarks.
             passes = (is_end || operator.passes_time()) && !operator.hold(signal);
         }
         collector.resume(before);
@@ -467,6 +471,7 @@ impl<M: RecordFormat> OutputEdge<M> {
     ) -> Result<(), TaskError> {
         self.taken.add(M::rows_of(record));
         if let Some(splits) = &mut self.splits {
+            // The record belongs to the split of the last signal, so signals go first.
             let events = splits.before_record();
             self.send_events(token, events, out)?;
         }

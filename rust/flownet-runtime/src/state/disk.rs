@@ -311,6 +311,7 @@ impl Disk {
         if self.only_here == 0 {
             return Ok(None);
         }
+        // Removed keys are deleted first, because the view reads the tables alone.
         if !self.removed.is_empty() || self.has_slices_to_delete() {
             self.take_in(&[], oldest)?;
         }
@@ -362,6 +363,7 @@ impl Disk {
         match store.values.get(&*self.place) {
             Ok(None) => Ok(None),
             Ok(Some(found)) => {
+                // It is held from now on, so the value here is out of date (D2).
                 self.only_here -= 1;
                 let lying = StoredKey::of(found.value()).ok_or_else(|| self.damaged())?;
                 read(lying).map(Some)

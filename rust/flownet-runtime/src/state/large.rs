@@ -121,6 +121,7 @@ impl<V> LargeState<V> {
             && self.held.get(key, hash).is_none()
         {
             let Some(found) = spill.give_back((None, key, hash), values)? else { return Ok(None) };
+            // Values change only in memory (L2).
             self.held.insert(key, hash, found)?;
         }
         if let Some(sweep) = &mut self.sweep {
@@ -194,6 +195,7 @@ impl<V> LargeState<V> {
             if !spill.forget((None, key, hash))? {
                 return Ok(());
             }
+            // A held key was listed as removed by `take`. A key on disk is listed here.
             let held = self.held.len();
             self.held.changes_mut().on_removed(|| (hash, Key::from(key)), || held);
         }

@@ -44,8 +44,8 @@ impl KeyGroupRange {
     /// The groups of `subtask` out of `parallelism`.
     ///
     /// # Panics
-    /// If not `subtask < parallelism <= max_parallelism <= 32768`; a [`TaskSpec`](crate::spec::TaskSpec) is checked for this when
-    /// it is prepared.
+    /// If not `subtask < parallelism <= max_parallelism <= 32768`. A [`TaskSpec`](crate::spec::TaskSpec) is checked for
+    /// this when it is prepared.
     pub fn of(subtask: u32, parallelism: u32, max_parallelism: u32) -> Self {
         let range = group_range(subtask, max_parallelism, parallelism);
         Self { first: KeyGroup::new(*range.start()), last: KeyGroup::new(*range.end()), max_parallelism }

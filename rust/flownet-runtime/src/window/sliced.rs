@@ -157,6 +157,7 @@ impl<V> SlicedWindows<V> {
 
     /// Takes the values of a fired window that no other window needs, if these are all of its values.
     pub fn take(&mut self, window: Window) -> Option<Pane<V>> {
+        // Otherwise another window or a late record may still need the slice.
         let is_all = self.grid.is_tumbling() && self.lateness_ms == 0;
         let is_first = self.slices.front().is_some_and(|(start_ms, _)| *start_ms == window.start_ms);
         if is_all && is_first { self.pop_first().map(|(_, pane)| pane) } else { None }

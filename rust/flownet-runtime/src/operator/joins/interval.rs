@@ -204,6 +204,7 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         let last_ms = self.last_partner_ms(record);
         let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(true) };
         let partners = self.interval.of_exact_partners(record.side, exact_time::<M, P>(record));
+        // Pairs are emitted attached, so they are left to `process_keyed`.
         if others(&sides.buffers, record).between(partners, P::nanos).next().is_some() {
             return Ok(false);
         }
