@@ -9,7 +9,7 @@
 //!
 //! # Accuracy
 //! - A share `p` found by `n` samples is typically off by `sqrt(p (1 - p) / n)`: 5 points in a second of work, 1 point
-//!   in half a minute. Below 20 ms of work there is hardly a sample. Time without a sample counts as the work that most
+//!   in 30 s. Below 20 ms of work there is hardly a sample. Time without a sample counts as the work that most
 //!   operators of the task's record format do.
 //! - Pauses between samples are random, so that periodic work is not always sampled at the same place.
 //! - On an overloaded machine a sample comes late, and so represents more time. That does not depend on the work of the

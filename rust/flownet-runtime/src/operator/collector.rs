@@ -226,7 +226,8 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         self.out.recount(TimeState::Busy, TimeState::Idle, idle.saturating_sub(counted));
     }
 
-    /// Returns true if records can leave the task at once and may do so. A source that alignment holds is not idle.
+    /// Returns true if records can leave the task at once and may do so. A source that the coordinator stops is not
+    /// idle.
     pub fn is_available(&self) -> bool {
         self.out.is_available() && !self.out.pace.is_held()
     }

@@ -23,7 +23,7 @@ impl Window {
         if self.end_ms == i64::MAX { i64::MAX } else { self.end_ms - 1 }
     }
 
-    /// Returns true if they share a millisecond. A window that begins at the other's end does not overlap it: at the
+    /// Returns true if they share a millisecond. A window that begins at the other's end does not overlap it. At the
     /// watermark of the other's last millisecond, the other has fired, while a record of the next one may still be on
     /// time.
     pub fn overlaps(self, other: Self) -> bool {
