@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The timestamp of a record that has none.
 pub const NO_TIMESTAMP: i64 = i64::MIN;
 
-/// The last watermark: the input has come to its own end.
+/// The last watermark: the input has reached its own end.
 pub const END_OF_TIME_MS: i64 = i64::MAX;
 
 /// An event time to the nanosecond. Watermarks, timers and windows use only its milliseconds.

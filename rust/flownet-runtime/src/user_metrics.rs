@@ -36,7 +36,7 @@ enum LiveValue {
 /// The kind of a metric in a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UserKind {
-    /// Only grows.
+    /// A number that only grows.
     Counter,
     /// A counter that is shown with its rate.
     Meter,

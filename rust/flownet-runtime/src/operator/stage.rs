@@ -426,7 +426,7 @@ pub struct OutputEdge<M: RecordFormat> {
     exit: M::Serializer,
     /// Index among the task's outputs.
     output: usize,
-    /// Whether records carry their timestamps.
+    /// True if records carry their timestamps.
     stamps: bool,
     /// True if the edge is part of an iteration.
     in_iteration: bool,

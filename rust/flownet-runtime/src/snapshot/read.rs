@@ -29,7 +29,7 @@ pub enum SnapshotError {
         /// The version found.
         found: u8,
     },
-    /// The bytes are not what flownet writes.
+    /// The bytes do not have the format that flownet writes.
     #[error("state '{state}' of operator '{uid}' cannot be read: {what}")]
     Malformed {
         /// The operator.

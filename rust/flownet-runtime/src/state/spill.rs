@@ -116,7 +116,7 @@ impl Spill {
         held > self.most_keys
     }
 
-    /// Returns true after every 64th batch, to check in any case: values may have grown.
+    /// Returns true after every `LOOK_BATCHES` batches, to check in any case: values may have grown.
     pub(crate) fn has_come_round(&mut self) -> bool {
         self.batches = self.batches.wrapping_add(1);
         self.batches.is_multiple_of(LOOK_BATCHES)
@@ -294,10 +294,10 @@ fn read<V>(lying: &StoredKey<'_>, of: &StatePart, values: &impl Values<V>) -> Re
 
 /// Memory of a table entry in halves of its size: a table is half to seven eighths full.
 const ENTRY_PARTS: usize = 3;
-/// The fraction of the memory for pages of the file.
+/// Divisor of the memory: the part for pages of the file.
 const CACHE_PART: usize = 4;
 const TIMERS_PART: usize = 8;
-/// The fraction of the keys for which room is made at once.
+/// Divisor of the keys: the part for which room is made at once.
 const SPARE_PART: usize = 8;
 /// The limit of that number, because the task does nothing else meanwhile.
 const MOST_SPARE_KEYS: usize = 1 << 14;

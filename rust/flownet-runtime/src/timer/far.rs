@@ -371,11 +371,11 @@ impl Sizes {
 
 /// The reason why a file cannot be read that another process changed.
 pub(super) const DAMAGED: &str = "the file was changed by somebody else";
-/// The fraction of the memory for near timers.
+/// Divisor of the memory: the part for near timers.
 const NEAR_PART: usize = 2;
-/// The fraction for recent changes to far timers.
+/// Divisor of the memory: the part for recent changes to far timers.
 const TAILS_PART: usize = 8;
-/// The fraction for a leaf on disk; decoded, it takes about five times as much.
+/// Divisor of the memory: the part for a leaf on disk. Decoded, a leaf takes about five times as much.
 const LEAF_PART: usize = 32;
 /// The limit of that size, because the task does nothing else while it reads a leaf.
 const MOST_LEAF_BYTES: usize = 1 << 20;
