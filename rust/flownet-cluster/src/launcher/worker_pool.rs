@@ -131,6 +131,8 @@ impl WorkerPool {
         let secret = Secret::generate().map_err(|error| setup("make a secret", &error))?;
         let credentials = tls.credentials(secret, host).map_err(PlanError::from)?;
         let listener = TcpListener::bind((host, 0)).map_err(|error| setup("listen for workers", &error))?;
+        // All workers may dial at once. The standard library lets 128 wait.
+        rustix::net::listen(&listener, BACKLOG).map_err(|error| setup("listen for workers", &error))?;
         listener.set_nonblocking(true).map_err(|error| setup("listen for workers", &error))?;
         let address = listener.local_addr().map_err(|error| setup("listen for workers", &error))?;
         let runtime = control_runtime().map_err(|error| setup("start a runtime", &error))?;
@@ -361,6 +363,9 @@ impl Drop for Assignment {
         self.dismiss();
     }
 }
+
+/// Connections that the system may hold until they are accepted, if it allows so many.
+const BACKLOG: i32 = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -109,6 +109,17 @@ impl Hosts {
     }
 }
 
+impl Drop for Hosts {
+    /// After a failed test no process is left for the next one to find.
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            if matches!(process.try_wait(), Ok(None)) {
+                drop(process.kill().and_then(|()| process.wait()));
+            }
+        }
+    }
+}
+
 fn sockets_of(pid: u32) -> usize {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("a process").flatten();
     let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
@@ -135,15 +146,15 @@ fn patient(workers: u32) -> JobSettings {
 
 /// Each worker has tasks; only those that exchange records are connected. Twenty of them are connected each to each.
 #[test]
-fn four_hundred_workers_run_one_job_and_take_checkpoints() {
-    run_with_few_connections(400);
+fn a_hundred_workers_run_one_job_and_take_checkpoints() {
+    run_with_few_connections(100);
 }
 
-/// Says how long checkpoints take: see `make test-mesh`.
+/// Says how long checkpoints take: see `make test-mesh`. Two busy cores need minutes for 400 workers.
 #[test]
-fn fewer_workers_run_the_same_job() {
+fn up_to_four_hundred_workers_run_the_same_job() {
     if std::env::var(MESH_WORKERS).is_ok() {
-        [20, 40, 80, 160].into_iter().for_each(run_with_few_connections);
+        [20, 40, 80, 160, 400].into_iter().for_each(run_with_few_connections);
     }
 }
 
