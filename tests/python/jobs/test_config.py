@@ -126,7 +126,7 @@ def test_a_yes_or_no_is_true_or_false() -> None:
 
 def test_a_setting_that_does_not_exist_lists_those_that_do() -> None:
     with pytest.raises(
-        ConfigError, match="unknown setting 'bufer_timeout'; there are: allow_non_restored_state, allow_un"
+        ConfigError, match="unknown setting 'bufer_timeout'; there are: allow_non_replayable, allow_non_"
     ):
         config.parse_assignment("bufer_timeout=1ms")
 

@@ -230,7 +230,7 @@ def script(workers: int, function: str = "lambda n: n") -> str:
 
 @pytest.mark.parametrize(
     ("number", "code", "raised"),
-    [(signal.SIGINT, -signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, 143, "Terminated")],
+    [(signal.SIGINT, -signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, 143, "TerminationExit")],
 )
 def test_a_signal_stops_the_job_before_it_ends_the_program(
     workers: int, number: signal.Signals, code: int, raised: str, tmp_path: Path

@@ -199,9 +199,27 @@ def slots_are_free() -> bool:
 
 
 def sockets() -> int:
-    """Count the sockets of this process."""
+    """Count the sockets of this process but those to Spark's JVM: py4j keeps one for each call at the same time."""
     links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
-    return sum(link.startswith("socket:") for link in links)
+    return len({link for link in links if link.startswith("socket:")} - sockets_to(gateway_port()))
+
+
+def gateway_port() -> int | None:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    return None if gateway is None else int(gateway.gateway_parameters.port)
+
+
+def sockets_to(port: int | None) -> set[str]:
+    """List the sockets of this machine that are connected to a port, as their files are called."""
+    found = set[str]()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            words = line.split()
+            if port is not None and int(words[2].rpartition(":")[2], 16) == port:
+                found.add(f"socket:[{words[9]}]")
+    return found
 
 
 def family() -> list[int]:
