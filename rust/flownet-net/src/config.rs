@@ -95,8 +95,8 @@ impl Default for ReceiveBounds {
 impl NetworkConfig {
     /// Raises floating buffers and the producers' buffer limit so that `bytes` bytes can be in flight.
     ///
-    /// A channel has at most as much data in flight as its consumer has buffers. It therefore moves at most `(exclusive
-    /// + floating) * segment_bytes / round trip` bytes per second. A producer requests no more than it may queue. A
+    /// A channel has at most as much data in flight as its consumer has buffers. It therefore moves at most
+    /// `(exclusive + floating) * segment_bytes / round trip` bytes per second. A producer requests no more than it may queue. A
     /// link of 100 Mbit/s with a round trip of 100 ms holds 1.25 MB, four times the default.
     #[must_use]
     pub fn with_bandwidth_delay(self, bytes: usize, segment_bytes: usize) -> Self {

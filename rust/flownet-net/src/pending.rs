@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::error::HandshakeError;
 
-/// Places of one port. See the [module docs](self).
+/// Places of one port for connections whose handshake is pending.
 #[derive(Debug)]
 pub struct PendingHandshakes {
     max: usize,

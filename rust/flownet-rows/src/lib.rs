@@ -6,7 +6,7 @@
 //! language comes from who embeds this ([`ExternalOperators`]).
 //!
 //! The wire carries *runs*: a few to some thousand rows of one channel, as one record of the exchange. [`RunWriter`] and
-//! [`Scatter`] make runs of a batch, [`Gather`] and [`Arriving`] make batches of runs. Nothing is done per record of the
+//! [`Scatter`] make runs of a batch, [`Gather`] and [`RowInput`] make batches of runs. Nothing is done per record of the
 //! exchange that could be done per run, nor per row that could be done per column.
 //!
 //! # Invariants
