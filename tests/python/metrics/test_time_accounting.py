@@ -139,10 +139,10 @@ def test_waiting_for_the_interpreter_in_the_middle_of_a_call_is_not_busy() -> No
     numbers.map(spin).set_parallelism(4).name("score").collect(into=Nowhere())
     with env.execute_async() as job:
         # An interpreter runs one thread at a time, and the source wants it, too.
-        score = wait_for(job, 1, lambda score: score.busy > 0.05 and score.interpreter > 0.5)
+        # All four together are busy for little more than the time of one. A busy machine may take a sample to get there.
+        wait_for(job, 1, lambda score: 0.05 < score.busy < 1.3 / 4 and score.interpreter > 0.5)
         bottleneck = job.status().bottleneck
         job.cancel()
-    assert score.busy * 4 < 1.3, score
     assert bottleneck is not None
     assert "waiting for the interpreter: use more workers" in bottleneck
 

@@ -90,12 +90,13 @@ def test_a_function_that_burns_is_found_in_most_samples(ui: fn.Ui, remote: Remot
         assert frame.below is not None
         assert flame.frames[frame.below].function == "work"
         assert frame.file == __file__
-    # There may be several: what else is found on it (a finaliser, a state) is a stack of its own.
-    stacks = [line for line in flame.folded() if "burn.<locals>.<genexpr>" in line]
+    # There may be several: a finaliser, or a state of the task, is a stack of its own.
     beginning = f"work (web/test_flame.py:{work.__code__.co_firstlineno + 1});burn (web/test_flame.py:"
-    assert stacks
-    assert all(stack.startswith(beginning) for stack in stacks)
-    assert sum(int(line.rsplit(" ", 1)[1]) for line in flame.folded()) == flame.taken
+    samples = {stack: int(count) for stack, _, count in (line.rpartition(" ") for line in flame.folded())}
+    inner = {stack: count for stack, count in samples.items() if "burn.<locals>.<genexpr>" in stack}
+    assert inner
+    assert sum(count for stack, count in inner.items() if stack.startswith(beginning)) > sum(inner.values()) / 2, inner
+    assert sum(samples.values()) == flame.taken
 
 
 def test_a_function_that_sleeps_is_found_there_and_who_waits_for_it_is_found_waiting(
