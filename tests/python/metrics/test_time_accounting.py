@@ -139,7 +139,7 @@ def test_waiting_for_the_interpreter_in_the_middle_of_a_call_is_not_busy() -> No
     numbers.map(spin).set_parallelism(4).name("score").collect(into=Nowhere())
     with env.execute_async() as job:
         # An interpreter runs one thread at a time, and the source wants it, too.
-        # All four together are busy for little more than the time of one. A busy machine may take a sample to get there.
+        # All four together are busy for little more than the time of one, once they run.
         wait_for(job, 1, lambda score: 0.05 < score.busy < 1.3 / 4 and score.interpreter > 0.5)
         bottleneck = job.status().bottleneck
         job.cancel()
