@@ -1,4 +1,4 @@
-//! What goes from operator to operator: some rows, column by column, with their times.
+//! Batches: records that one operator passes to the next, with rows by column and their event times.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use flownet_runtime::time::{ExactTime, NO_TIMESTAMP};
 
 use crate::event_time::RowTimes;
 
-/// Some rows.
+/// Batch of rows.
 #[derive(Clone, Debug)]
 pub struct RowBatch {
-    /// Their columns.
+    /// Columns of the rows.
     pub columns: RecordBatch,
-    /// When each is, in event time, if that was said: milliseconds since 1970-01-01 UTC, rounded down.
+    /// Event time of each row in milliseconds since 1970-01-01 UTC, rounded down. None if no times were assigned.
     pub times: Option<ScalarBuffer<i64>>,
-    /// Nanoseconds of these times within their milliseconds, if any row has some.
+    /// Nanoseconds of these times within their milliseconds. None if all are zero.
     pub nanos: Option<ScalarBuffer<u32>>,
 }
 
 impl RowBatch {
-    /// Rows without times.
+    /// Creates a batch without times.
     pub fn new(columns: RecordBatch) -> Self {
         Self { columns, times: None, nanos: None }
     }
 
-    /// Rows of these times; of a batch all have one, or none.
+    /// Creates a batch with `times`. Either all rows of a batch have a time or none.
     pub(crate) fn with_times(columns: RecordBatch, times: RowTimes) -> Self {
         if times.first_ms().is_none_or(|time_ms| time_ms == NO_TIMESTAMP) {
             return Self::new(columns);
@@ -37,31 +37,31 @@ impl RowBatch {
         Self { columns, times: Some(times.ms.into()), nanos }
     }
 
-    /// The time of a row, if that was said.
+    /// Returns the time of a row, or `NO_TIMESTAMP` if the batch has no times.
     #[inline]
     pub(crate) fn time(&self, row: usize) -> ExactTime {
         let ms = self.times.as_ref().map_or(NO_TIMESTAMP, |times| times[row]);
         ExactTime { ms, nanos: self.nanos.as_ref().map_or(0, |nanos| nanos[row]) }
     }
 
-    /// How many.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.columns.num_rows()
     }
 
-    /// Whether there are none.
+    /// Returns true if the batch has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The same rows with other columns.
+    /// Returns the same rows and times with other columns.
     pub fn with_columns(&self, schema: Arc<Schema>, columns: Vec<ArrayRef>) -> Result<Self, ArrowError> {
         let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
         let columns = RecordBatch::try_new_with_options(schema, columns, &options)?;
         Ok(Self { columns, times: self.times.clone(), nanos: self.nanos.clone() })
     }
 
-    /// The rows for which `keep` is true.
+    /// Returns the rows for which `keep` is true.
     pub fn filter(&self, keep: &BooleanArray) -> Result<Self, ArrowError> {
         let kept = keep.true_count();
         if kept == self.len() {
@@ -73,7 +73,7 @@ impl RowBatch {
         Ok(Self { columns, times, nanos })
     }
 
-    /// Some of the rows that follow each other; nothing is copied.
+    /// Returns `len` consecutive rows from `start` on, without a copy.
     #[must_use]
     pub fn slice(&self, start: usize, len: usize) -> Self {
         let times = self.times.as_ref().map(|times| times.slice(start, len));
@@ -81,7 +81,7 @@ impl RowBatch {
         Self { columns: self.columns.slice(start, len), times, nanos }
     }
 
-    /// Its columns, and its times behind them: milliseconds, and nanoseconds if it has some.
+    /// Returns the columns followed by the times: milliseconds, then nanoseconds if there are any.
     pub(crate) fn with_times_as_column(&self, schema: &Arc<Schema>) -> Result<RecordBatch, ArrowError> {
         let Some(times) = &self.times else { return Ok(self.columns.clone()) };
         let mut columns = self.columns.columns().to_vec();
@@ -92,7 +92,7 @@ impl RowBatch {
         RecordBatch::try_new(Arc::clone(schema), columns)
     }
 
-    /// Takes back [`with_times_as_column`](Self::with_times_as_column).
+    /// Reverses [`with_times_as_column`](Self::with_times_as_column).
     pub(crate) fn from_times_as_column(mut batch: RecordBatch, has_nanos: bool) -> Self {
         let nanos = has_nanos.then(|| last_values(&mut batch));
         let times = last_values(&mut batch);
@@ -100,7 +100,7 @@ impl RowBatch {
     }
 }
 
-/// The values of the last column, which is taken away.
+/// Removes the last column and returns its values.
 fn last_values<T: ArrowNativeType>(batch: &mut RecordBatch) -> ScalarBuffer<T> {
     let values = batch.remove_column(batch.num_columns() - 1).to_data();
     ScalarBuffer::new(values.buffers()[0].clone(), values.offset(), values.len())
@@ -114,7 +114,7 @@ fn filtered<T: ArrowPrimitiveType>(
     Ok(ScalarBuffer::new(kept.to_data().buffers()[0].clone(), 0, kept.len()))
 }
 
-/// A schema with times behind the columns, under names that no user's column has.
+/// Appends the columns of times to a schema, under names that no column of a user has.
 pub(crate) fn with_times(schema: &Schema, has_nanos: bool) -> Schema {
     let nanos = has_nanos.then(|| Field::new("\0nanos", DataType::UInt32, false));
     let times = std::iter::once(Field::new("\0time", DataType::Int64, false)).chain(nanos);

@@ -1,4 +1,4 @@
-//! From a task's description to its chain, but for what is of another language.
+//! Builds the chain of a task from its description. The embedding crate provides operators of another language.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ use crate::record_format::{CarriesRows, OperatorInfo, RowsChain, RowsFormat, Tas
 use crate::serializer::RowsSerializer;
 use crate::timestamps::Timestamps;
 
-/// Makes the operators that are of another language: sources, functions and sinks of users.
+/// Makes external operators: sources, functions and sinks of users in another language.
 pub trait ExternalOperators {
-    /// The operator of this kind.
+    /// Returns the operator of this kind.
     fn stage(
         &self,
         operator: &OperatorSpec,
@@ -39,19 +39,20 @@ pub trait ExternalOperators {
         info: &OperatorInfo,
     ) -> Result<Kind<RowsFormat>, TaskError>;
 
-    /// The functions of the aggregates that this operator has of the user's.
+    /// Returns the functions of the operator's user aggregates.
     fn own_functions(&self, operator: &OperatorSpec, info: &OperatorInfo) -> Result<Box<dyn OwnFunctions>, TaskError>;
 
-    /// What the task's thread needs, if one of its operators is of these; none where it has that.
+    /// Returns the setup of the task's thread, if the task has an external operator. None if the thread is set up
+    /// already.
     fn thread(&self) -> Option<Box<dyn TaskThread>>;
 }
 
-/// Whether this is a task of rows.
+/// Returns true if the task works on rows.
 pub fn is_of_rows(task: &TaskSpec) -> bool {
     task.operators.first().is_some_and(|head| !head.kind.takes_objects())
 }
 
-/// The chain of a task of rows.
+/// Builds the chain of a task of rows.
 pub fn chain(task: &TaskSpec, foreign: &dyn ExternalOperators) -> Result<RowsChain, TaskError> {
     let mut stages = Vec::with_capacity(task.operators.len());
     let mut is_foreign = false;
@@ -97,7 +98,7 @@ fn info(task: &TaskSpec, operator: &str) -> OperatorInfo {
     OperatorInfo { operator: operator.to_owned(), subtask: task.subtask, parallelism: task.parallelism }
 }
 
-/// The layout of the rows that come to the task; none where parts come, or nothing.
+/// Returns the layout of the rows that the task receives. None if it receives records by key, or nothing.
 fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
     let Some(head) = task.operators.first().filter(|_| !task.inputs.is_empty()) else { return Ok(None) };
     let input = match of_rows(head)? {
@@ -122,13 +123,13 @@ fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
     Ok(Some(layout))
 }
 
-/// Whether its head takes rows of one key together.
+/// Returns true if the head of the task takes mini-batches: rows of one key as one record.
 fn takes_bundles(task: &TaskSpec) -> Result<bool, TaskError> {
     let Some(head) = task.operators.first() else { return Ok(false) };
     Ok(matches!(of_rows(head)?, RowsKind::Join { by: RowsJoin::Interval { .. }, .. }))
 }
 
-/// A schema as it is planned.
+/// Reads a schema from the plan.
 pub fn schema(planned: &Value) -> Result<SchemaRef, TaskError> {
     read::<Schema>(planned).map(Arc::new)
 }
@@ -137,7 +138,8 @@ fn read<T: DeserializeOwned>(planned: &Value) -> Result<T, TaskError> {
     T::deserialize(planned).map_err(|error| TaskError::Config(format!("a plan of rows that cannot be read: {error}")))
 }
 
-/// The operator of this kind, if all it needs is a batch at a time: in a chain of any medium that carries rows.
+/// Returns the operator of this kind if it needs only one batch at a time. Such operators run in a chain of any record
+/// format that carries rows.
 pub fn batch_by_batch<M: CarriesRows>(
     task: &TaskSpec,
     kind: &RowsKind,
@@ -158,7 +160,7 @@ pub fn batch_by_batch<M: CarriesRows>(
     }))
 }
 
-/// The operator of this kind, if it is one of these.
+/// Returns the operator of this kind, or none if it is external.
 fn native(
     task: &TaskSpec,
     kind: &RowsKind,
@@ -262,7 +264,7 @@ fn aggregate<F: Fold<RowsFormat> + 'static>(
     }
 }
 
-/// Stages of the chain first, in its order, then the outputs.
+/// Returns the links of an operator: stages of the chain first, in order, then the outputs.
 fn links(task: &TaskSpec, at: usize, operator: &OperatorSpec) -> Result<Links, TaskError> {
     let mut links = Links::default();
     for (below, other) in task.operators.iter().enumerate() {
@@ -280,7 +282,7 @@ fn links(task: &TaskSpec, at: usize, operator: &OperatorSpec) -> Result<Links, T
     Ok(links)
 }
 
-/// This subtask's part of the rate of the source that heads the chain.
+/// Returns the share of this subtask in the rate limit of the source that heads the chain.
 fn rate_limit(task: &TaskSpec) -> Option<RateLimit> {
     let RateLimit { per_second, unit } = task.operators.first()?.rate_limit?;
     Some(RateLimit { per_second: per_second / f64::from(task.parallelism), unit })

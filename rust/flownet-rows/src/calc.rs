@@ -1,4 +1,4 @@
-//! Columns from columns: `filter`, `select` and `with_columns`, one after the other.
+//! Projects and filters rows: a pipeline of `filter`, `select`, `with_columns` and `explode` steps.
 
 use std::sync::Arc;
 
@@ -18,42 +18,42 @@ use crate::layout::{Layout, UnsupportedType};
 use crate::record_format::{CarriesRows, OperatorInfo};
 use crate::type_names::type_name;
 
-/// One step, as users say it.
+/// One step, as users write it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// Rows for which this is true stay.
+    /// Keeps the rows for which the expression is true.
     Filter(Expr),
-    /// These columns, and no others.
+    /// Replaces all columns by these.
     Select(Vec<Column>),
-    /// These beside those that are there, or in the place of one of the same name.
+    /// Adds these columns, or replaces those of the same name.
     WithColumns(Vec<Column>),
-    /// A row for each item of the list in this column; none for an empty list, and for one that is not there.
+    /// Emits one row per item of the list in this column, and none for an empty or null list.
     Explode(String),
 }
 
-/// A column and what it is made of.
+/// Column and the expression that computes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Its values.
+    /// Expression of its values.
     pub value: Expr,
 }
 
-/// A step that cannot be taken.
+/// Reasons why a step does not fit the rows.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StepError {
-    /// An expression does not fit.
+    /// An expression does not fit the schema.
     #[error("{step}: {error}")]
     Expression {
-        /// Which step.
+        /// Name of the step.
         step: &'static str,
-        /// Why.
+        /// Cause.
         error: ExprError,
     },
-    /// A filter that is no truth.
+    /// The predicate of a filter is not of type bool.
     #[error(
         "filter: {expression} is of type {}, and a filter wants bool: compare it, as in {expression} > 0",
         type_name(.data_type)
@@ -64,39 +64,39 @@ pub enum StepError {
         /// Its type.
         data_type: DataType,
     },
-    /// Two columns of one name.
+    /// Two columns have the same name.
     #[error("{step}: two columns are called '{column}': give one another name, as in {column}2=fn.col(\"{column}\")")]
     Twice {
-        /// Which step.
+        /// Name of the step.
         step: &'static str,
-        /// The name.
+        /// Name of both columns.
         column: String,
     },
-    /// What is no list.
+    /// The column to explode holds no lists.
     #[error("explode: column '{column}' is of type {data_type}, and no list")]
     NoList {
-        /// The column.
+        /// Name of the column.
         column: String,
         /// Its type.
         data_type: String,
     },
-    /// No columns at all.
+    /// The step leaves no columns.
     #[error("{step}: rows need at least one column")]
     Empty {
-        /// Which step.
+        /// Name of the step.
         step: &'static str,
     },
-    /// A type that rows cannot have.
+    /// A column has a type that rows cannot have.
     #[error("{step}: {error}")]
     Type {
-        /// Which step.
+        /// Name of the step.
         step: &'static str,
-        /// Why.
+        /// Cause.
         error: UnsupportedType,
     },
 }
 
-/// Steps that fit the rows they are taken with.
+/// Steps that were checked against the schema of their input.
 #[derive(Debug)]
 pub struct BoundSteps {
     steps: Vec<BoundStep>,
@@ -112,13 +112,13 @@ enum BoundStep {
 
 #[derive(Debug)]
 enum StepOutput {
-    /// As it is.
+    /// The input column with this index, unchanged.
     Kept(usize),
     From(Bound),
 }
 
 impl BoundSteps {
-    /// Checks names and types against the schema of the rows.
+    /// Checks names and types of all steps against the schema of the rows.
     pub fn new(steps: &[Step], input: SchemaRef) -> Result<Self, StepError> {
         let mut schema = input;
         let mut bound = Vec::with_capacity(steps.len());
@@ -140,12 +140,12 @@ impl BoundSteps {
         Ok(Self { steps: bound, schema })
     }
 
-    /// Of the rows behind the last step.
+    /// Returns the schema after the last step.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Takes all steps.
+    /// Applies all steps to a batch.
     pub fn run(&self, mut batch: RowBatch) -> Result<RowBatch, EvalError> {
         for step in &self.steps {
             let taken = match step {
@@ -169,7 +169,7 @@ impl BoundSteps {
     }
 }
 
-/// Where it is not known whether a row stays, it does not.
+/// Treats null as false: `filter` drops rows whose predicate is null.
 fn without_nulls(keep: &ArrayRef) -> BooleanArray {
     let keep = keep.as_boolean();
     match keep.nulls() {
@@ -190,7 +190,7 @@ fn explode(column: &str, schema: &Schema) -> Result<BoundStep, StepError> {
     Ok(BoundStep::Explode { column: at, schema: Arc::new(Schema::new(fields)) })
 }
 
-/// The items of all lists that are there. Those lie side by side, but where one that is missing has some.
+/// Returns the items of all lists that are not null. They are contiguous, except that a null list may have items, too.
 fn items_of(lists: &ListArray) -> Result<ArrayRef, ArrowError> {
     let offsets = lists.value_offsets();
     let (start, end) = (offsets[0], offsets[lists.len()]);
@@ -202,11 +202,11 @@ fn items_of(lists: &ListArray) -> Result<ArrayRef, ArrowError> {
     take(lists.values(), &UInt32Array::from(items), None)
 }
 
-/// The items of the lists of a column, and beside each the other values of its row.
+/// Returns one row per item of the lists in a column, with the other values of the row repeated.
 fn exploded(batch: &RowBatch, column: usize, schema: &SchemaRef) -> Result<RowBatch, ArrowError> {
     let lists = batch.columns.column(column).as_list::<i32>();
     if batch.columns.num_columns() == 1 && batch.times.is_none() {
-        // Nothing is beside them.
+        // There are no other values to repeat, so the items alone are the result.
         return Ok(RowBatch::new(RecordBatch::try_new(Arc::clone(schema), vec![items_of(lists)?])?));
     }
     let offsets = lists.value_offsets();
@@ -264,14 +264,14 @@ fn make(
     Ok(BoundStep::Make { columns, schema })
 }
 
-/// The operator of steps.
+/// Operator that applies the steps to each batch.
 pub(crate) struct Calc {
     steps: BoundSteps,
     info: OperatorInfo,
 }
 
 impl Calc {
-    /// Of these steps.
+    /// Creates the operator of these steps.
     pub(crate) fn new(steps: BoundSteps, info: OperatorInfo) -> Self {
         Self { steps, info }
     }

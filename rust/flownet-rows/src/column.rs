@@ -1,4 +1,4 @@
-//! Columns of a batch as bytes, looked up once a batch and cut as often as there are runs.
+//! Columns of a batch as bytes. They are looked up once per batch and cut once per row block.
 
 use std::ops::Range;
 
@@ -8,17 +8,17 @@ use arrow_data::ArrayData;
 
 use crate::layout::{ColumnLayout, Shape};
 
-/// One column, from its first row.
+/// One column, starting at its first row.
 #[derive(Debug)]
 pub(crate) struct Column {
-    /// Whether runs say which values are there.
+    /// Whether row blocks carry nulls of the column.
     pub(crate) nullable: bool,
-    /// Which ones are; none: all.
+    /// Validity of the values. None if no value is null.
     pub(crate) nulls: Option<NullBuffer>,
     pub(crate) values: Values,
 }
 
-/// As its [`Shape`] says.
+/// Values of a column, by the [`Shape`] of its layout.
 #[derive(Debug)]
 pub(crate) enum Values {
     Fixed { width: usize, bytes: Buffer },
@@ -28,13 +28,13 @@ pub(crate) enum Values {
     Struct(Vec<Column>),
 }
 
-/// Where values of any length begin and end: one more number than values.
+/// Offsets of values of variable length: one more number than values.
 #[derive(Debug)]
 pub(crate) struct ValueOffsets(arrow_buffer::ScalarBuffer<i32>);
 
 impl ValueOffsets {
     fn of(data: &ArrayData) -> Self {
-        // An array without values may have no buffer of offsets at all.
+        // An array without values may have no offset buffer at all.
         let needed = (data.offset() + data.len() + 1) * size_of::<i32>();
         if data.buffers()[0].len() < needed {
             return Self(vec![0].into());
@@ -42,18 +42,18 @@ impl ValueOffsets {
         Self(arrow_buffer::ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len() + 1))
     }
 
-    /// Where this row lies.
+    /// Returns the range of the value of this row.
     pub(crate) fn span(&self, row: usize) -> Range<usize> {
-        // Offsets of an array are never below 0.
+        // Offsets of an array are never negative.
         self.0[row] as usize..self.0[row + 1] as usize
     }
 
-    /// Where these rows lie, one behind the other.
+    /// Returns the range of the values of these rows, which are contiguous.
     pub(crate) fn span_of(&self, rows: &Range<usize>) -> Range<usize> {
         self.0[rows.start] as usize..self.0[rows.end] as usize
     }
 
-    /// Does something with the items of the lists of these rows.
+    /// Calls `work` with the items of the lists of these rows.
     pub(crate) fn with_items<R>(&self, rows: Rows<'_>, work: impl FnOnce(Rows<'_>) -> R) -> R {
         match rows {
             Rows::Range { start, end } => {
@@ -68,7 +68,7 @@ impl ValueOffsets {
         }
     }
 
-    /// How long these are together.
+    /// Returns the total length of these values.
     fn total(&self, rows: Rows<'_>) -> usize {
         match rows {
             Rows::Range { start, end } => self.span_of(&(start..end)).len(),
@@ -77,22 +77,22 @@ impl ValueOffsets {
     }
 }
 
-/// Some rows of a batch, in the order in which they are written.
+/// Rows of a batch, in the order in which they are written.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
-    /// From `start` to in front of `end`.
+    /// All rows from `start` up to `end`, exclusive.
     Range {
-        /// The first.
+        /// First row.
         start: usize,
-        /// Behind the last.
+        /// Row after the last.
         end: usize,
     },
-    /// These.
+    /// The rows with these indices.
     Picked(&'a [u32]),
 }
 
 impl Rows<'_> {
-    /// How many.
+    /// Returns the number of rows.
     pub fn len(self) -> usize {
         match self {
             Self::Range { start, end } => end - start,
@@ -100,12 +100,12 @@ impl Rows<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no rows.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The first so many, and the others.
+    /// Splits off the first `rows` rows.
     pub fn split_at(self, rows: usize) -> (Self, Self) {
         match self {
             Self::Range { start, end } => {
@@ -120,7 +120,7 @@ impl Rows<'_> {
 }
 
 impl Column {
-    /// Of an array whose type is that of the layout.
+    /// Creates a column from an array of the layout's type.
     pub(crate) fn of(array: &ArrayRef, layout: &ColumnLayout) -> Self {
         Self::of_data(&array.to_data(), layout)
     }
@@ -147,7 +147,7 @@ impl Column {
         Self { nullable: layout.nullable, nulls, values }
     }
 
-    /// Bytes that a run has of these rows.
+    /// Returns the encoded size of these rows in bytes.
     pub(crate) fn bytes(&self, rows: Rows<'_>) -> usize {
         let lengths = rows.len() * size_of::<u32>();
         let values = match &self.values {

@@ -1,4 +1,4 @@
-//! Event times of rows to the nanosecond: read from a column, carried beside rows, written in front of rows and values.
+//! Event times of rows, to the nanosecond: read from a column, carried beside rows, prefixed to rows and cell values.
 //!
 //! ```text
 //! row by key   = 02 | nanoseconds, 3 bytes, big-endian | run         without nanoseconds only the run, which begins with 01
@@ -6,9 +6,10 @@
 //! ```
 //!
 //! # Invariants
-//! - I1: a time of a whole millisecond has no nanoseconds in memory, in state or on the wire, so columns of milliseconds
-//!   cost nothing more.
-//! - I2: no varint that flownet writes begins with 80 00, and no run of one row with 02.
+//! - I1: a time of a whole millisecond has no nanoseconds in memory, in state or on the wire, so columns of
+//!   milliseconds
+//!   have no extra cost.
+//! - I2: no varint that flownet writes begins with 80 00, and no row block of one row begins with 02.
 //! - I3: rows of one rank and millisecond are ordered by their bytes, so nanoseconds are big-endian.
 
 use std::sync::Arc;
@@ -24,16 +25,16 @@ use flownet_runtime::varint::{put_varint, take_varint, unzigzag, zigzag};
 
 use crate::time_units::milliseconds;
 
-/// Times of rows that are put together one by one.
+/// Times of rows that are gathered one by one.
 #[derive(Debug, Default)]
 pub(crate) struct RowTimes {
     pub(crate) ms: Vec<i64>,
-    /// Empty until a row is not of a whole millisecond; then one for each row.
+    /// Empty while all rows have whole milliseconds; after that, one entry per row.
     pub(crate) nanos: Vec<u32>,
 }
 
 impl RowTimes {
-    /// The time of one row.
+    /// Returns the times of a single row.
     pub(crate) fn of_one(at: ExactTime) -> Self {
         let mut times = Self::default();
         times.push(at);
@@ -59,17 +60,17 @@ impl RowTimes {
         self.ms.is_empty()
     }
 
-    /// The milliseconds of the first row.
+    /// Returns the milliseconds of the first row.
     pub(crate) fn first_ms(&self) -> Option<i64> {
         self.ms.first().copied()
     }
 }
 
-/// Nanoseconds within the millisecond, one for each row.
+/// Nanoseconds within the millisecond, one per row.
 pub(crate) type Nanos = ScalarBuffer<u32>;
 
-/// Reads the times of a column: milliseconds, rounded down before 1970 as after, and the nanoseconds beyond them if any row
-/// has some. Missing values stay null. An error: a time that milliseconds cannot hold.
+/// Reads a column of times: milliseconds, rounded down before 1970 as after, and the nanoseconds beyond them if any row
+/// has some. Null values stay null. Returns an error for a time that does not fit into milliseconds.
 pub(crate) fn times_of(array: &ArrayRef) -> Result<(Int64Array, Option<Nanos>), ArrowError> {
     match array.data_type() {
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
@@ -82,7 +83,7 @@ pub(crate) fn times_of(array: &ArrayRef) -> Result<(Int64Array, Option<Nanos>), 
     }
 }
 
-/// Reads the milliseconds alone of a column of times, as [`times_of`] does.
+/// Reads only the milliseconds of a column of times, as [`times_of`] does.
 pub(crate) fn milliseconds_of(array: &ArrayRef) -> Result<Int64Array, ArrowError> {
     let times = match array.data_type() {
         DataType::Int64 => Arc::clone(array),
@@ -91,17 +92,17 @@ pub(crate) fn milliseconds_of(array: &ArrayRef) -> Result<Int64Array, ArrowError
     Ok(times.as_primitive::<Int64Type>().clone())
 }
 
-/// Of times in a unit of which so many are a millisecond.
+/// Splits times of a unit that has `per_ms` per millisecond.
 fn split(array: &Int64Array, per_ms: u32) -> (Int64Array, Option<Nanos>) {
     let (per_ms, nanos_each) = (i64::from(per_ms), NANOS_PER_MS / per_ms);
     let milliseconds: Int64Array = array.unary(|time| time.div_euclid(per_ms));
-    // The remainder is below a million.
+    // The remainder is below a million, so it fits.
     let within = |time: &i64| time.rem_euclid(per_ms) as u32 * nanos_each;
     let is_whole = array.values().iter().all(|time| time.rem_euclid(per_ms) == 0);
     (milliseconds, (!is_whole).then(|| array.values().iter().map(within).collect::<Vec<_>>().into()))
 }
 
-/// Appends what stands in front of the run of a row of these nanoseconds.
+/// Appends the prefix with the nanoseconds of a row by key; nothing if they are zero.
 #[inline]
 pub(crate) fn put_nanos(nanos: u32, out: &mut Vec<u8>) {
     if nanos != 0 {
@@ -110,7 +111,7 @@ pub(crate) fn put_nanos(nanos: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Splits a row by key into its nanoseconds and its run.
+/// Splits a row by key into its nanoseconds and its row block.
 #[inline]
 pub(crate) fn split_nanos(row: &[u8]) -> (u32, &[u8]) {
     match row {
@@ -119,7 +120,7 @@ pub(crate) fn split_nanos(row: &[u8]) -> (u32, &[u8]) {
     }
 }
 
-/// In front of nanoseconds.
+/// First byte of a row by key with nanoseconds.
 const HAS_NANOS: u8 = 2;
 
 /// Appends a time to a cell.
@@ -132,7 +133,7 @@ pub(crate) fn put_time(at: ExactTime, out: &mut Vec<u8>) {
     put_varint(out, zigzag(at.ms));
 }
 
-/// Takes a time off the front; none: there is no time in these bytes.
+/// Takes a time off the front. Returns none if the bytes hold no time.
 #[inline]
 pub(crate) fn take_time(bytes: &mut &[u8]) -> Option<ExactTime> {
     let mut nanos = 0;
@@ -149,7 +150,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// In front of the nanoseconds of a time in a cell: two bytes where a varint of zero has one.
+/// Precedes the nanoseconds of a time in a cell: two bytes for a zero, for which a varint has one.
 const ESCAPE: [u8; 2] = [0x80, 0];
 
 #[cfg(test)]

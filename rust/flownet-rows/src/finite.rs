@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch, StructArray,
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 
-/// The first column with a value that is NaN or infinite, at any depth, and the value.
+/// Returns the first column with a NaN or infinite value at any depth, and the value.
 pub fn not_finite(batch: &RecordBatch) -> Option<(String, f64)> {
     let schema = batch.schema();
     let mut columns = schema.fields().iter().zip(batch.columns());
@@ -22,7 +22,7 @@ fn first_of(array: &dyn Array) -> Option<f64> {
         DataType::Float64 => of_numbers::<Float64Type>(array, |value| value),
         DataType::Struct(_) => {
             let rows = array.as_struct();
-            // A field may hold anything in a row that is null.
+            // A field of a null struct may hold any value, so the nulls of the struct apply to its fields.
             let columns = rows.columns().iter();
             columns.map(|column| with_nulls_of(rows, column)).find_map(|column| first_of(column.as_ref()))
         }
@@ -38,7 +38,7 @@ fn with_nulls_of(rows: &StructArray, column: &ArrayRef) -> ArrayRef {
     let nulls = NullBuffer::union(rows.nulls(), column.nulls());
     match column.to_data().into_builder().nulls(nulls).build() {
         Ok(data) => make_array(data),
-        // Of a column of its own length a null buffer is as long.
+        // Cannot happen: the null buffer has the length of the column.
         Err(_) => Arc::clone(column),
     }
 }

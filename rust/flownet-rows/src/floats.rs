@@ -1,4 +1,4 @@
-//! The one rule by which floats are compared: -0.0 equals 0.0, and all NaN are equal and above every number, as in polars.
+//! Compares floats by one rule: -0.0 equals 0.0, and all NaN are equal and above every number, as in polars.
 //!
 //! Comparisons of expressions and `is_in` call [`is_equal`] and [`is_at_least`], `top_n` sorts [`canonical_column`], and
 //! `collect` sorts by [`order`]. Keys follow the same rule in [`flownet_runtime::canonical::put_float_key`].
@@ -13,7 +13,7 @@ use arrow_schema::DataType;
 
 /// Floats of 32 and 64 bits.
 pub(crate) trait Float: Copy + PartialOrd {
-    /// The representative of all values that are equal to this one: 0.0 for both zeros, one NaN for all.
+    /// Returns the representative of all equal values: 0.0 for both zeros, one NaN for all.
     fn canonical(self) -> Self;
 }
 
@@ -37,24 +37,24 @@ fn is_nan<F: Float>(value: F) -> bool {
     value != value
 }
 
-/// Whether two values are equal.
+/// Returns true if the values are equal.
 #[inline]
 pub(crate) fn is_equal<F: Float>(left: F, right: F) -> bool {
     (left == right) | (is_nan(left) & is_nan(right))
 }
 
-/// Whether the first value is equal to the second or above it.
+/// Returns true if `left` is equal to `right` or above it.
 #[inline]
 pub(crate) fn is_at_least<F: Float>(left: F, right: F) -> bool {
     (left >= right) | is_nan(left)
 }
 
-/// Orders values by the rule, and equal ones by their bits, so that an order depends on nothing but the values.
+/// Orders values by the rule, and equal ones by their bits, so that the order depends only on the values.
 pub(crate) fn order(left: f64, right: f64) -> Ordering {
     left.is_nan().cmp(&right.is_nan()).then_with(|| left.total_cmp(&right))
 }
 
-/// The column with each float in its canonical form; a column of another type as it is.
+/// Returns the column with each float in its canonical form. Returns columns of other types unchanged.
 pub(crate) fn canonical_column(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Float32 => Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(Float::canonical)),
@@ -70,7 +70,7 @@ mod tests {
     const VALUES: [f64; 9] =
         [f64::NEG_INFINITY, -1.0, -f64::MIN_POSITIVE, -0.0, 0.0, 5e-324, 1.0, f64::INFINITY, f64::NAN];
 
-    /// The place of a value among those that differ.
+    /// The index of a value among the distinct values.
     fn rank(value: f64) -> usize {
         match VALUES.iter().position(|one| one.to_bits() == value.to_bits()) {
             Some(place) if place >= 4 => place - 1,

@@ -1,4 +1,4 @@
-//! Rows that leave who kept them as runs, until there are enough of them for a batch.
+//! Gathers rows that an operator emits from its state, one row block each, until they fill a batch.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::layout::Layout;
 use crate::record_format::{BATCH_ROWS, Collector, OperatorInfo, RowRecord};
 use crate::row_block::{Gather, MalformedRun};
 
-/// Rows of one run each.
+/// Emitted rows that wait for a full batch.
 pub(crate) struct GatheredRows {
     rows: Gather,
     times: RowTimes,
-    /// Of their runs.
+    /// Total size of their row blocks in bytes.
     bytes: usize,
     info: OperatorInfo,
 }
 
-/// Behind the end of all time nothing is told apart any more.
+/// Returns the time of a result. The end of all time maps to no timestamp.
 pub(crate) fn time_of_result(time_ms: i64) -> i64 {
     if time_ms == END_OF_TIME_MS { NO_TIMESTAMP } else { time_ms }
 }
 
-/// The row by key that comes too late; of this time.
+/// Decodes a late row by key, with time `time_ms`.
 pub(crate) fn late_row(layout: &Arc<Layout>, row: &[u8], time_ms: i64) -> Result<RowRecord, MalformedRun> {
     let mut rows = Gather::new(Arc::clone(layout));
     let (nanos, run) = split_nanos(row);
@@ -34,10 +34,10 @@ pub(crate) fn late_row(layout: &Arc<Layout>, row: &[u8], time_ms: i64) -> Result
     Ok(RowRecord::Batch(RowBatch::with_times(rows.take()?, times)))
 }
 
-/// Rows of more bytes do not wait for others.
+/// Limit of gathered bytes; a batch that reaches it is emitted.
 pub(crate) const MOST_BYTES: usize = 4 << 20;
 
-/// Adds a run, which has to be of one row.
+/// Adds a row block, which must hold exactly one row.
 #[inline]
 pub(crate) fn push_one(rows: &mut Gather, run: &[u8]) -> Result<(), MalformedRun> {
     let before = rows.rows();
@@ -46,12 +46,12 @@ pub(crate) fn push_one(rows: &mut Gather, run: &[u8]) -> Result<(), MalformedRun
 }
 
 impl GatheredRows {
-    /// Of runs of this layout.
+    /// Creates an empty collection for row blocks of this layout.
     pub(crate) fn new(layout: Layout, info: OperatorInfo) -> Self {
         Self { rows: Gather::new(Arc::new(layout)), times: RowTimes::default(), bytes: 0, info }
     }
 
-    /// Adds a row by key of this time, and hands on what there is if that is enough.
+    /// Adds a row by key with its time. Emits the gathered rows if they fill a batch.
     pub(crate) fn add(&mut self, row: &[u8], time_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let time_ms = time_of_result(time_ms);
         // A batch has times for all of its rows, or for none.
@@ -75,7 +75,7 @@ impl GatheredRows {
         Ok(RowBatch::with_times(self.rows.take()?, times))
     }
 
-    /// Hands on what there is.
+    /// Emits the gathered rows, if any.
     pub(crate) fn hand_on(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.times.is_empty() {
             return Ok(());
@@ -84,7 +84,7 @@ impl GatheredRows {
         collector.emit(RowRecord::Batch(batch))
     }
 
-    /// What a peer sent is no row.
+    /// Builds the error for bytes of a peer that are not one row.
     #[cold]
     pub(crate) fn malformed(&self) -> TaskError {
         self.info.malformed(&MalformedRun::NotOneRow)

@@ -1,8 +1,8 @@
-//! Bounds how deep lines of JSON nest: parsers go one level down their stack for each level.
+//! Limits the nesting of JSON lines, because parsers recurse once per level.
 
 use memchr::memchr3;
 
-/// The place at which a line of JSON nests deeper than so many levels, if one does. Lines need not be valid.
+/// Returns the offset at which a line of JSON exceeds `most` levels, if any. Lines need not be valid.
 pub fn json_too_deep(data: &[u8], most: usize) -> Option<usize> {
     let (mut depth, mut at) = (0, 0);
     while let Some(byte) = data.get(at) {
@@ -23,7 +23,7 @@ pub fn json_too_deep(data: &[u8], most: usize) -> Option<usize> {
     None
 }
 
-/// The quote that closes the text that this one opens, or the byte in front of the end of its line.
+/// Returns the offset of the quote that closes this string, or of the last byte before the end of the line.
 fn end_of_text(data: &[u8], open: usize) -> usize {
     let mut at = open + 1;
     while let Some(found) = data.get(at..).and_then(|rest| memchr3(b'"', b'\\', b'\n', rest)) {

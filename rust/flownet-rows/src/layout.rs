@@ -1,4 +1,4 @@
-//! What the columns of a schema look like to runs: a handful of shapes, whatever the types mean.
+//! Layout of the columns of a schema in row blocks: a handful of shapes for all types.
 
 use std::sync::Arc;
 
@@ -6,38 +6,38 @@ use arrow_schema::{DataType, Field, Fields, Schema};
 
 use crate::type_names::type_name;
 
-/// The columns of a schema, as runs have them.
+/// Layout of the rows of a schema.
 #[derive(Clone, Debug)]
 pub struct Layout {
     schema: Arc<Schema>,
     columns: Vec<ColumnLayout>,
 }
 
-/// One column, or one child of one.
+/// Layout of one column, or of a child of one.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnLayout {
     pub(crate) data_type: DataType,
-    /// Whether runs say which values are there.
+    /// Whether row blocks carry nulls of the column.
     pub(crate) nullable: bool,
     pub(crate) shape: Shape,
 }
 
-/// How values lie in memory.
+/// Arrangement of the values in memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// So many bytes each.
+    /// `width` bytes per value.
     Fixed { width: usize },
-    /// A bit each.
+    /// One bit per value.
     Bits,
-    /// Any number of bytes each.
+    /// Any number of bytes per value.
     Bytes,
-    /// Any number of values of a child each.
+    /// Any number of child values per value.
     List(Box<ColumnLayout>),
-    /// One value of each child.
+    /// One value of each child per value.
     Struct(Vec<ColumnLayout>),
 }
 
-/// A column of a type that rows cannot have.
+/// A column has a type that rows cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "column '{column}' is of type {}, which rows cannot have: they have ints, floats, bool, utf8, binary, dates, \
@@ -45,20 +45,20 @@ pub(crate) enum Shape {
     type_name(.data_type)
 )]
 pub struct UnsupportedType {
-    /// Its name; of a child, the names that lead to it.
+    /// Name of the column; for a child, the path of names to it.
     pub column: String,
     /// Its type.
     pub data_type: DataType,
 }
 
 impl Layout {
-    /// Of the rows of a schema.
+    /// Creates the layout of rows with this schema.
     pub fn new(schema: Arc<Schema>) -> Result<Self, UnsupportedType> {
         let columns = children(schema.fields(), "")?;
         Ok(Self { schema, columns })
     }
 
-    /// The schema.
+    /// Returns the schema.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
@@ -75,7 +75,7 @@ fn children(fields: &Fields, parent: &str) -> Result<Vec<ColumnLayout>, Unsuppor
 impl ColumnLayout {
     fn of(field: &Field, parent: &str) -> Result<Self, UnsupportedType> {
         let name = if parent.is_empty() { field.name().clone() } else { format!("{parent}.{}", field.name()) };
-        // A value has a bit at least: who claims that there are many has to send them.
+        // A value takes at least one bit, so a peer that claims many values must send them.
         let shape = match field.data_type() {
             DataType::Boolean => Shape::Bits,
             DataType::Utf8 | DataType::Binary => Shape::Bytes,
@@ -89,7 +89,7 @@ impl ColumnLayout {
     }
 }
 
-/// Whether values are numbers, or times as numbers.
+/// Returns true if values are numbers, or times stored as numbers.
 fn is_plain(data_type: &DataType) -> bool {
     matches!(
         data_type,

@@ -1,18 +1,24 @@
 //! Streams of rows with a schema.
 //!
-//! Operators work on columns ([`RowBatch`], the Arrow layout): they are those of flownet-runtime's operator model, for a
-//! medium whose records are batches ([`RowsFormat`]). [`expr`] is what users say of columns, [`BoundSteps`] takes rows through
-//! it, [`Aggregate`]s make *parts* of rows in front of an exchange and put these together behind it, joins have rows meet there. What is of another
-//! language comes from who embeds this ([`ExternalOperators`]).
+//! Operators work on columns ([`RowBatch`], the Arrow layout). They are operators of flownet-runtime's model, for a
+//! record
+//! format whose records are batches ([`RowsFormat`]). [`expr`] holds the expressions over columns that users write, and
+//! [`BoundSteps`] applies them to rows. [`Aggregate`]s fold rows into *partial aggregates* upstream of an exchange and
+//! merge
+//! them downstream. Joins match rows downstream of an exchange. The embedding crate provides operators of another
+//! language
+//! ([`ExternalOperators`]).
 //!
-//! The wire carries *runs*: a few to some thousand rows of one channel, as one record of the exchange. [`RunWriter`] and
-//! [`Scatter`] make runs of a batch, [`Gather`] and [`RowInput`] make batches of runs. Nothing is done per record of the
-//! exchange that could be done per run, nor per row that could be done per column.
+//! The wire carries *row blocks*, which identifiers call runs: a few to some thousand rows of one channel, as one
+//! record of
+//! the exchange. [`RunWriter`] and [`Scatter`] split a batch into row blocks; [`Gather`] and [`RowInput`] join row
+//! blocks to
+//! batches. All work that can be done per row block or per column is done there, not per record or per row.
 //!
 //! # Invariants
-//! - I1: the rows of a run are of one schema, which both ends know: nothing on the wire says it.
-//! - I2: rows that go to one target keep their order.
-//! - I3: any bytes are a run or an error; no run that was taken leaves columns of different lengths.
+//! - I1: all rows of a row block have one schema, which both ends know; the wire does not carry it.
+//! - I2: rows with the same target keep their order.
+//! - I3: any bytes are a row block or an error; all columns of an accepted row block have the same length.
 
 #![forbid(unsafe_code)]
 

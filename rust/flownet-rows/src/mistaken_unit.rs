@@ -1,20 +1,20 @@
-//! Integers given as event time that are plainly not milliseconds.
+//! Detects integers that are given as event time but are plainly not milliseconds.
 
 use std::fmt::{self, Display, Formatter};
 
 use chrono::DateTime;
 
-/// Integers that would be a date nobody means in milliseconds, and one of this century in another unit.
+/// Integers that give an implausible date as milliseconds, and one of this century in another unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MistakenUnit {
     value: i64,
     unit: &'static str,
-    /// The name of the unit in the names of types.
+    /// Unit as it appears in names of types.
     short: &'static str,
     per_second: i64,
 }
 
-/// The unit that all times from the least to the latest are plainly in, if it is not milliseconds.
+/// Returns the unit that all times between `least` and `latest` plainly have, if it is not milliseconds.
 pub fn mistaken_unit(least: i64, latest: i64) -> Option<MistakenUnit> {
     let units = [("seconds", "s", 1), ("microseconds", "us", 1_000_000), ("nanoseconds", "ns", 1_000_000_000)];
     units.into_iter().find_map(|(unit, short, per_second)| {
@@ -30,12 +30,12 @@ const FIRST_SECOND: i64 = 1_000_000_000;
 const LAST_SECOND: i64 = 3_000_000_000;
 
 impl MistakenUnit {
-    /// The name of the unit in the names of types, such as `us`.
+    /// Returns the unit as it appears in names of types, such as `us`.
     pub fn short(&self) -> &'static str {
         self.short
     }
 
-    /// How to make milliseconds of such an integer.
+    /// Returns the expression that converts such an integer to milliseconds.
     pub fn conversion(&self) -> &'static str {
         match self.short {
             "s" => "* 1_000",

@@ -1,4 +1,4 @@
-//! Columns as one of five kinds of values, for what does the same with many types.
+//! Maps columns to five physical types, so that code for many types is written once.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field};
 
-/// How values of a type are worked with.
+/// Machine type by which values of a column are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PhysicalType {
     /// Signed integers, bools, dates, times and durations: 64 bits.
@@ -21,14 +21,14 @@ pub(crate) enum PhysicalType {
     Unsigned,
     /// Floats: 64 bits.
     Float,
-    /// Decimals: 128 bits, of one scale.
+    /// Decimals: 128 bits, all of one scale.
     Decimal,
-    /// Texts and bytes.
+    /// Strings and bytes.
     Bytes,
 }
 
 impl PhysicalType {
-    /// What its values are called.
+    /// Name of the type in error messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Int => "ints",
@@ -39,7 +39,7 @@ impl PhysicalType {
         }
     }
 
-    /// Of values of this type, if there is one.
+    /// Returns the physical type of `data_type`, if it has one.
     pub(crate) fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::UInt64 => Self::Unsigned,
@@ -54,7 +54,7 @@ impl PhysicalType {
     }
 }
 
-/// The values of a column in their lane.
+/// Values of a column in their physical type.
 #[derive(Clone, Debug)]
 pub(crate) enum Values {
     Int(Int64Array),
@@ -65,7 +65,7 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    /// Of a column of a type that has a lane.
+    /// Converts a column. Returns an error if its type has no physical type.
     pub(crate) fn of(array: &ArrayRef) -> Result<Self, ArrowError> {
         let none = || ArrowError::NotYetImplemented(format!("values of type {}", array.data_type()));
         let widened = |to: &DataType| cast(array, to);
@@ -88,14 +88,14 @@ impl Values {
     }
 }
 
-/// The numbers that values of a type are, which has as many bits.
+/// Returns the numbers that represent the values. `T` has as many bits as their type.
 fn reinterpreted<T: ArrowPrimitiveType>(array: &ArrayRef) -> PrimitiveArray<T> {
     let data = array.to_data();
     let values = ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
     PrimitiveArray::new(values, array.nulls().cloned())
 }
 
-/// One value.
+/// One value of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scalar<'a> {
     None,
@@ -107,7 +107,7 @@ pub(crate) enum Scalar<'a> {
     List(&'a [Self]),
 }
 
-/// A column that is made value by value.
+/// Builds a column value by value.
 #[derive(Debug)]
 pub(crate) struct ColumnBuilder {
     data_type: DataType,
@@ -125,7 +125,7 @@ enum PhysicalBuilder {
 }
 
 impl ColumnBuilder {
-    /// Of values of a type that has a lane, of bytes of one size, or of lists of such.
+    /// Creates a builder for a type with a physical type, for fixed-size binary, or for lists of these.
     pub(crate) fn new(data_type: &DataType) -> Self {
         let values = match (PhysicalType::of(data_type), data_type) {
             (_, DataType::List(item)) => {
@@ -142,7 +142,7 @@ impl ColumnBuilder {
         Self { data_type: data_type.clone(), values }
     }
 
-    /// Appends a value; one of another lane is none, but for numbers that are equal in both.
+    /// Appends a value. A value of another physical type becomes null, unless it is a number that both can represent.
     pub(crate) fn push(&mut self, value: Scalar<'_>) {
         match (&mut self.values, value) {
             (PhysicalBuilder::Int(values), Scalar::Int(value)) => values.push(Some(value)),
@@ -167,20 +167,20 @@ impl ColumnBuilder {
         }
     }
 
-    /// What was appended, as a column of the type; nothing is left.
+    /// Returns the appended values as a column of the type, and clears the builder.
     pub(crate) fn take(&mut self) -> Result<ArrayRef, ArrowError> {
         let array: ArrayRef = match &mut self.values {
             PhysicalBuilder::Int(values) => Arc::new(Int64Array::from(std::mem::take(values))),
             PhysicalBuilder::Unsigned(values) => Arc::new(UInt64Array::from(std::mem::take(values))),
             PhysicalBuilder::Float(values) => Arc::new(Float64Array::from(std::mem::take(values))),
-            // Sums are looked at before, and what else there is was of the type.
+            // No check of the precision: sums were checked before, and other values come from a column of this type.
             PhysicalBuilder::Decimal(values) => {
                 Arc::new(Decimal128Array::from(std::mem::take(values)).with_data_type(self.data_type.clone()))
             }
             PhysicalBuilder::Bytes(values) => Arc::new(values.finish()),
             PhysicalBuilder::List { items, lengths } => {
                 let (items, lengths) = (items.take()?, std::mem::take(lengths));
-                // Arrow has lists of fewer items.
+                // An Arrow list array has 32-bit offsets, which limit the number of items.
                 i32::try_from(items.len()).map_err(|_| ArrowError::OffsetOverflowError(items.len()))?;
                 let item = Arc::new(Field::new_list_field(items.data_type().clone(), true));
                 Arc::new(ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), items, None)?)

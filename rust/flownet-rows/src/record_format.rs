@@ -1,4 +1,4 @@
-//! Batches of rows as what records are to the operators of a chain.
+//! The record format of rows: operators of a chain exchange batches of rows.
 //!
 //! ```text
 //! record on an edge without keys = 00 | run                     rows without times
@@ -6,7 +6,8 @@
 //!                                = 02 | run with exact times    and their nanoseconds as another, of u32
 //! ```
 //!
-//! Behind the stamp, where an edge has them: times of rows are in the run, so it says nothing.
+//! On edges with stamps the stamp precedes this record. It carries no information, because the row block holds the
+//! times.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,33 +24,33 @@ use crate::partial_aggregate::Parts;
 use crate::row_block::{Gather, MalformedRun};
 use crate::serializer::RowsSerializer;
 
-/// A run of rows without times.
+/// First byte of a record: row block without times.
 pub(crate) const WITHOUT_TIMES: u8 = 0;
-/// One whose last column are times.
+/// First byte of a record: row block whose last column holds the times.
 pub(crate) const WITH_TIMES: u8 = 1;
-/// One whose last columns are times, and their nanoseconds within the millisecond.
+/// First byte of a record: the last two columns hold the times and their nanoseconds within the millisecond.
 pub(crate) const WITH_NANOS: u8 = 2;
 
-/// Rows of a batch, where they are put together or cut.
+/// Number of rows at which batches are gathered or cut.
 pub const BATCH_ROWS: usize = 8192;
 
-/// The operators of one task.
+/// Chain of the operators of one task.
 pub type RowsChain = OperatorChain<RowsFormat>;
 
-/// What lies behind a stage.
+/// Collector that an operator emits rows to.
 pub type Collector<'a, 'm> = flownet_runtime::operator::Collector<'a, 'm, RowsFormat>;
 
-/// What goes from operator to operator.
+/// Record that one operator passes to the next.
 #[derive(Clone, Debug)]
 pub enum RowRecord {
-    /// Rows.
+    /// Batch of rows.
     Batch(RowBatch),
-    /// What rows of some keys come to, or they themselves, on their way to who puts them together.
+    /// Partial aggregates, rows by key, or mini-batches, for the downstream operator that merges or buffers them.
     Parts(Arc<Parts>),
 }
 
 impl RowRecord {
-    /// The rows that it is.
+    /// Returns the batch, or an error for records by key.
     pub fn into_batch(self) -> Result<RowBatch, TaskError> {
         match self {
             Self::Batch(batch) => Ok(batch),
@@ -58,13 +59,13 @@ impl RowRecord {
     }
 }
 
-/// A medium among whose records are batches of rows. Operators that only need a batch at a time run in its chains: so the
-/// times of rows that are made of objects are found in the task of the source, where the splits of these are known.
+/// Record format that can carry batches of rows. Operators that need only one batch at a time run in chains of any such
+/// format. So rows made of objects get their times in the source's task, which knows the splits.
 pub trait CarriesRows: RecordFormat {
     /// Takes the batch out of a record.
     fn into_batch(record: Self::Record<'_>) -> Result<RowBatch, TaskError>;
 
-    /// Makes a record of a batch.
+    /// Wraps a batch in a record.
     fn from_batch<'m>(token: Self::Token<'m>, batch: RowBatch) -> Result<Self::Record<'m>, TaskError>;
 }
 
@@ -78,19 +79,19 @@ impl CarriesRows for RowsFormat {
     }
 }
 
-/// Who an operator is, to errors.
+/// Identity of an operator in error messages.
 #[derive(Clone, Debug)]
 pub struct OperatorInfo {
-    /// What users call it.
+    /// Name that users give the operator.
     pub operator: String,
     /// Index of the subtask.
     pub subtask: u32,
-    /// How many there are.
+    /// Number of subtasks.
     pub parallelism: u32,
 }
 
 impl OperatorInfo {
-    /// The error of what a user gave, with the class that Python raises for it.
+    /// Builds the error for invalid user input, with the class that Python raises for it.
     #[cold]
     pub fn failed(&self, error_type: &str, message: impl Into<String>, record: Option<String>) -> TaskError {
         let Self { operator, subtask, parallelism } = self.clone();
@@ -101,43 +102,43 @@ impl OperatorInfo {
         failure.into()
     }
 
-    /// A value for which an expression has none.
+    /// Builds the error for an expression that has no value for a row.
     #[cold]
     pub(crate) fn evaluation_failed(&self, error: &EvalError) -> TaskError {
         self.failed("ValueError", error.to_string(), None)
     }
 
-    /// What a peer sent is no run of rows.
+    /// Builds the error for bytes of a peer that are no row block.
     #[cold]
     pub(crate) fn malformed(&self, error: &MalformedRun) -> TaskError {
         self.failed("flownet.errors.CodecError", error.to_string(), None)
     }
 }
 
-/// What a chain with operators of another language needs of its thread.
+/// Setup that the thread of a chain with external operators needs.
 pub trait TaskThread: Send {
-    /// Called on the thread, before all operators are opened.
+    /// Prepares the thread. Called on the thread, before all operators are opened.
     fn enter(&mut self) -> Result<(), TaskError>;
 
-    /// Takes that back.
+    /// Undoes [`enter`](Self::enter).
     fn leave(&mut self);
 }
 
-/// Rows that arrive in runs, until there are enough of them for a batch, or no more for now.
+/// Gathers rows of arriving row blocks until they fill a batch, or until no more have arrived.
 #[derive(Debug)]
 pub struct RowInput {
-    /// By what the first byte of a record says.
+    /// One gatherer per value of a record's first byte.
     gathers: [Gather; 3],
-    /// The kind of the rows that are being gathered.
+    /// First byte of the records being gathered.
     kind: u8,
-    /// Batches of other kinds, which came before.
+    /// Earlier batches, of other kinds.
     before: VecDeque<RowBatch>,
-    /// Who it is that they arrive at.
+    /// Accounts the decoding time to the receiving thread.
     work: ThreadWork,
 }
 
 impl RowInput {
-    /// Of runs of this layout, with times or without.
+    /// Creates an input for row blocks of `layout`, with or without times.
     pub fn new(layout: &Layout) -> Result<Self, TaskError> {
         let timed = |has_nanos| {
             let timed = Layout::new(Arc::new(with_times(layout.schema(), has_nanos)));
@@ -153,7 +154,7 @@ impl RowInput {
             return Err(MalformedRun::Truncated { missing: 1 });
         };
         if kind != self.kind {
-            // Rows of one channel keep their order.
+            // A change of kind ends the batch, so that rows of one channel keep their order.
             let before = self.take_gathered()?;
             self.before.extend(before);
             self.kind = kind;
@@ -162,7 +163,7 @@ impl RowInput {
         self.gathers[usize::from(kind)].push(run)
     }
 
-    /// Some of what was added, if there is any left. Those of one channel come in their order.
+    /// Returns some of the added rows, or none if none are left. Rows of one channel keep their order.
     pub fn take(&mut self) -> Result<Option<RowBatch>, MalformedRun> {
         match self.before.pop_front() {
             Some(batch) => Ok(Some(batch)),
@@ -182,13 +183,13 @@ impl RowInput {
         }))
     }
 
-    /// Whether there are enough rows for a batch.
+    /// Returns true if there are enough rows for a batch.
     pub fn is_full(&self) -> bool {
         let before: usize = self.before.iter().map(RowBatch::len).sum();
         before + self.gathers[usize::from(self.kind)].rows() >= BATCH_ROWS
     }
 
-    /// How many rows a record of these bytes has.
+    /// Returns the number of rows in an encoded record.
     pub fn rows(record: &[u8]) -> Option<u64> {
         let (&kind, run) = record.split_first()?;
         let (rows, _) = flownet_runtime::varint::take_varint(run).ok()?;
@@ -196,24 +197,24 @@ impl RowInput {
     }
 }
 
-/// Rows, as one task has them.
+/// Record format of rows in one task.
 pub struct RowsFormat {
     /// None in a task without inputs of rows.
     arriving: Option<RowInput>,
-    /// Whether rows by key come, which may be bundled.
+    /// Whether the task receives rows by key, which may arrive as mini-batches.
     takes_bundles: bool,
     thread: Option<Box<dyn TaskThread>>,
     has_entered: bool,
 }
 
 impl RowsFormat {
-    /// Of a task to which rows of this layout come, and which needs this of its thread.
+    /// Creates the format of a task that receives rows of layout `arriving` and needs `thread` as setup.
     pub fn new(arriving: Option<&Layout>, thread: Option<Box<dyn TaskThread>>) -> Result<Self, TaskError> {
         let arriving = arriving.map(RowInput::new).transpose()?;
         Ok(Self { arriving, takes_bundles: false, thread, has_entered: false })
     }
 
-    /// The same, of a task whose head takes bundles of rows.
+    /// Sets whether the head of the task takes mini-batches.
     pub fn with_bundles(self, takes_bundles: bool) -> Self {
         Self { takes_bundles, ..self }
     }
@@ -294,7 +295,7 @@ impl RecordFormat for RowsFormat {
         record.clone()
     }
 
-    /// Nobody changes columns in place.
+    /// Needs no copy: no operator changes columns in place.
     fn isolate<'m>(
         (): Self::Token<'m>,
         record: Self::Record<'m>,

@@ -1,4 +1,4 @@
-//! Runs: rows of one channel as one record of the exchange.
+//! Encodes rows of one channel, by column, as one record of the exchange: a row block, also called run.
 //!
 //! ```text
 //! run    = varint rows | column of each field of the schema
@@ -13,7 +13,7 @@
 //!        | column of each field                   structs
 //! ```
 //!
-//! All numbers are little-endian. What a value that is not there has in its place means nothing.
+//! All numbers are little-endian. The value of a null has no meaning.
 
 mod gather;
 mod write;
@@ -21,11 +21,11 @@ mod write;
 pub use self::gather::{Gather, MalformedRun};
 pub use self::write::RunWriter;
 
-/// The most rows of a run, whose columns may have no bytes at all.
+/// Limit of rows per row block. It is needed because columns may have no bytes at all.
 pub(crate) const MOST_ROWS: usize = 1 << 20;
-/// No nulls in this column of this run.
+/// The column has no nulls in this row block.
 const ALL_THERE: u8 = 0;
-/// A bitmap follows.
+/// A bitmap of nulls follows.
 const SOME_MISSING: u8 = 1;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! From one batch to the runs of many targets: rows are ordered by target, then picked column by column.
+//! Splits one batch into row blocks for many targets: orders rows by target, then picks them column by column.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use crate::column::Rows;
 use crate::layout::Layout;
 use crate::row_block::RunWriter;
 
-/// Makes runs of batches.
+/// Makes row blocks of batches.
 #[derive(Debug)]
 pub struct Scatter {
     layout: Arc<Layout>,
-    /// No run is longer, but of one row.
+    /// Limit of a row block in bytes, unless it has only one row.
     run_bytes: usize,
     targets: Targets,
     run: Vec<u8>,
 }
 
-/// Where the rows of one batch go.
+/// Targets of the rows of one batch.
 #[derive(Debug, Default)]
 pub(crate) struct Targets {
-    /// Of each row.
+    /// Target of each row.
     pub(crate) of_row: Vec<u32>,
-    /// Of each target: where its rows begin in `order`; the end of all behind them.
+    /// For each target, the index in `order` at which its rows begin; then the total number of rows.
     starts: Vec<u32>,
-    /// All rows, those of a target side by side.
+    /// All rows, those of one target side by side.
     order: Vec<u32>,
 }
 
 impl Targets {
-    /// Finds the order in which the rows of a target follow each other, as they came: counts, sums, places.
+    /// Groups the rows by target, in their original order. A counting sort: count, prefix sums, place.
     pub(crate) fn sort(&mut self, targets: usize) {
         self.starts.clear();
         self.starts.resize(targets + 1, 0);
@@ -48,25 +48,26 @@ impl Targets {
             self.order[*place as usize] = row;
             *place += 1;
         }
-        // Each start has come to the next one's.
+        // Placing moved each start to the start of the next target.
         self.starts.rotate_right(1);
         self.starts[0] = 0;
     }
 
-    /// The rows of each target, from the first one on, as they were [sorted](Self::sort).
+    /// Returns the rows of each target, from the first on. Call [`sort`](Self::sort) before.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[u32]> {
         self.starts.windows(2).map(|ends| &self.order[ends[0] as usize..ends[1] as usize])
     }
 }
 
 impl Scatter {
-    /// Of batches of this layout's schema, into runs of so many bytes at most.
+    /// Creates a scatter for batches of the layout's schema, with at most `run_bytes` per row block.
     pub fn new(layout: Arc<Layout>, run_bytes: usize) -> Self {
         Self { layout, run_bytes, targets: Targets::default(), run: Vec::new() }
     }
 
-    /// Cuts a batch whose row `i` goes to the `i`th of these targets, all below `targets`, and hands out each run with its
-    /// target, lowest first.
+    /// Cuts a batch whose row `i` goes to the `i`th target of `of_row`. All targets are below `targets`. Calls `send`
+    /// with each
+    /// row block and its target, lowest target first.
     pub fn by_target<E>(
         &mut self,
         batch: &RecordBatch,
@@ -88,7 +89,7 @@ impl Scatter {
         Ok(())
     }
 
-    /// Cuts a batch that goes one way.
+    /// Cuts a batch that has only one target.
     pub fn whole<E>(&mut self, batch: &RecordBatch, send: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let rows = Rows::Range { start: 0, end: batch.num_rows() };
         cut(&RunWriter::new(&self.layout, batch), rows, self.run_bytes, &mut self.run, send)
@@ -136,7 +137,7 @@ mod tests {
             let layout = Arc::new(Layout::new(batch.schema()).unwrap());
             let mut gathers: Vec<_> = (0..9).map(|_| Gather::new(Arc::clone(&layout))).collect();
             let mut scatter = Scatter::new(layout, run_bytes);
-            // Twice: nothing of the first is left.
+            // Twice: nothing of the first batch may be left.
             for _ in 0..2 {
                 scatter.by_target::<Infallible>(&batch, of_row.iter().copied(), 9, |target, run| {
                     gathers[target as usize].push(run).unwrap();

@@ -1,4 +1,4 @@
-//! Where rows leave a task.
+//! Serializes rows at an output edge of a task.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::partial_aggregate::Parts;
 use crate::record_format::{OperatorInfo, RowRecord, RowsFormat, WITH_NANOS, WITH_TIMES, WITHOUT_TIMES};
 use crate::row_block::RunWriter;
 
-/// One edge out of the task.
+/// Output serializer of one edge.
 pub struct RowsSerializer {
-    /// Index among the task's outputs.
+    /// Index among the outputs of the task.
     output: usize,
-    /// What leaves, once it is known: of which kind, and with its times, where it has them.
+    /// Kind and layout of the last batch, including its times. None before the first.
     layout: Option<(u8, Arc<Layout>)>,
     info: OperatorInfo,
-    /// The record being sent; kept, so that records cost no allocation.
+    /// Buffer of the record being sent. Reused, so that a record costs no allocation.
     bytes: Vec<u8>,
 }
 
-/// No run is longer, but of one row: it fits into a buffer of the default size, with what stands in front of it.
+/// Limit of a row block in bytes, unless it has only one row. It fits a buffer of default size with its headers.
 const RUN_BYTES: usize = (32 << 10) - 64;
 
 impl RowsSerializer {
-    /// The way of the task's `output`, for what this operator hands on.
+    /// Creates the serializer of the task's `output`, for records that operator `info` emits.
     pub fn new(output: usize, info: OperatorInfo) -> Self {
         Self { output, layout: None, info, bytes: Vec::new() }
     }
@@ -74,7 +74,7 @@ impl RowsSerializer {
         Ok(())
     }
 
-    /// Sends rows that are one run, and leaves it to the caller to wait where that is due; none if they are more.
+    /// Sends rows that fit one row block. The caller waits if the output is blocked. Returns none if they do not fit.
     pub fn emit_run(
         &mut self,
         batch: &RowBatch,
@@ -104,7 +104,7 @@ impl RowsSerializer {
         writer.write(rows, &mut self.bytes);
     }
 
-    /// `stamp` is that of time 0.
+    /// `stamp` is the stamp of time 0; each record adds its own time.
     fn send_parts(&mut self, parts: &Parts, stamp: Option<i64>, out: &mut Outputs) -> Result<(), TaskError> {
         for part in parts.iter() {
             self.bytes.clear();
@@ -116,13 +116,13 @@ impl RowsSerializer {
             self.bytes.extend_from_slice(part.value);
             send(self.output, Target::KeyHash(part.hash), &self.bytes, out)?;
         }
-        // One each is counted as they leave.
+        // Sending counted one row per record. This adds the further rows of mini-batches.
         out.metrics().count_rows_out((parts.rows() - parts.len()) as u64 + 1);
         Ok(())
     }
 }
 
-/// The first byte of a record of these rows.
+/// Returns the first byte of a record of these rows.
 fn kind_of(batch: &RowBatch) -> u8 {
     match (&batch.times, &batch.nanos) {
         (None, _) => WITHOUT_TIMES,

@@ -1,29 +1,31 @@
-//! In front of the exchange: which rows will be of the same windows behind it.
+//! Decides, upstream of the exchange, which rows of a key share all their windows downstream.
 
 use flownet_runtime::TaskError;
 use flownet_runtime::spec::{WindowAssigner, WindowSpec};
 use flownet_runtime::time::Clock;
 use flownet_runtime::window::AlignedWindows;
 
-/// Which rows of a key are of the same windows, so that one thing may stand for them.
+/// Rule by which rows of a key share one partial aggregate: they belong to the same windows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SliceAssigner {
-    /// Those of one slice of all windows.
+    /// Rows of the same slice of aligned windows.
     Slices(AlignedWindows),
-    /// Those of one slice that are not late: as slices are no longer than the gap of sessions, they are of one session.
+    /// Rows of the same slice that are not late. A slice is no longer than the session gap, so they share a session.
     Sessions(AlignedWindows),
-    /// Those of one batch.
+    /// Rows of the same batch.
     Batches,
-    /// All.
+    /// All rows.
     All,
-    /// None of them: windows are to see each.
+    /// No rows: the windows need each row on its own.
     Rows,
 }
 
 impl SliceAssigner {
-    /// Windows that fire once, at the end of time that all keys have in common, are made of slices, and so are sessions. All that looks at single
-    /// rows, gives them out when they are late, or looks at times of its own, gets them one by one, and who waits for the wall
-    /// clock what has come.
+    /// Chooses the rule for a window, or for a running aggregate if there is none.
+    ///
+    /// Windows that fire once, at an end that all keys share, are made of slices, and so are sessions with a fixed gap.
+    /// Windows with a trigger or a late output, and all other sessions, get rows one by one.
+    /// Aligned windows on processing time get the rows of a batch together.
     pub(crate) fn of(window: Option<&WindowSpec>) -> Result<Self, TaskError> {
         let Some(window) = window else { return Ok(Self::Batches) };
         Ok(match (window.assign.grid()?, window.assign, window.clock) {
@@ -38,7 +40,7 @@ impl SliceAssigner {
         })
     }
 
-    /// The slices of time, if it is by them.
+    /// Returns the time slices, if the rule uses them.
     pub(crate) fn grid(self) -> Option<AlignedWindows> {
         match self {
             Self::Slices(grid) | Self::Sessions(grid) => Some(grid),

@@ -1,7 +1,8 @@
-//! Lower bounds of the event times ahead in a table in memory.
+//! Lower bounds of the event times still to come from a table in memory.
 //!
-//! A table is there as a whole before its first row is emitted, so one pass over its column of times tells, for every place
-//! in it, the least time of the rows from there on. Event time advances to that without any promise of order.
+//! A table is complete before its first row is emitted. One pass over its column of times gives, for every position,
+//! the
+//! least time of the rows from there on. So event time advances to that bound, in whatever order the rows are.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::ArrowError;
@@ -9,15 +10,16 @@ use arrow_schema::ArrowError;
 use crate::BATCH_ROWS;
 use crate::event_time::milliseconds_of;
 
-/// For places in a table the least time of the rows from there on.
+/// Least time of the rows from each position of a table on.
 #[derive(Debug)]
 pub struct TimeBounds {
-    /// First row and least time from it on, in milliseconds since 1970-01-01 UTC; for every [`BATCH_ROWS`] rows of a batch.
+    /// First row, and least time from it on in milliseconds since 1970-01-01 UTC. One entry per [`BATCH_ROWS`] rows of
+    /// a batch.
     places: Vec<(u64, i64)>,
 }
 
 impl TimeBounds {
-    /// The bounds of these batches of the column of times, one after the other. Rows without a time have no say.
+    /// Computes the bounds from consecutive batches of the column of times. Rows without a time do not count.
     pub fn new<'a>(columns: impl IntoIterator<Item = &'a ArrayRef>) -> Result<Self, ArrowError> {
         let (mut places, mut row) = (Vec::new(), 0);
         for column in columns {
@@ -40,7 +42,7 @@ impl TimeBounds {
         Ok(Self { places })
     }
 
-    /// A time that no row from this one on is before; none at the end.
+    /// Returns a lower bound of the times from `row` on, or none at the end.
     pub fn from_row(&self, row: u64) -> Option<i64> {
         let next = self.places.partition_point(|(first, _)| *first <= row);
         Some(self.places[next.checked_sub(1)?].1).filter(|least_ms| *least_ms != i64::MAX)
@@ -57,12 +59,12 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against the minimum of all rows from each place on.
+        /// Compares with the minimum of all rows from each position on.
         #[test]
         fn no_row_is_before_the_bound(
             batches in prop::collection::vec((0..3_usize, prop::collection::vec(prop::option::of(-50..50_i64), 0..6)), 0..6),
         ) {
-            // Some batches are longer than a block of rows, so that a bound lies within one.
+            // Some batches are longer than a block of rows, so that a bound falls within one.
             let batches: Vec<Vec<Option<i64>>> = batches
                 .into_iter()
                 .map(|(blocks, times)| std::iter::repeat_n(Some(70), blocks * BATCH_ROWS).chain(times).collect())
@@ -78,7 +80,7 @@ mod tests {
                     prop_assert!(bound.is_some_and(|bound_ms| bound_ms <= least_ms), "row {}: {:?}", row, bound);
                 }
             }
-            // Where a batch begins it is the least itself.
+            // The first bound of a batch is its exact minimum.
             let mut row = 0;
             for times in &batches {
                 if !times.is_empty() {

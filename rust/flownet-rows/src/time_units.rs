@@ -1,4 +1,5 @@
-//! Times of one unit from those of another. Whatever gets coarser is floored: half a millisecond before 1970 is of the
+//! Converts times between units. A conversion to a coarser unit rounds down: half a millisecond before 1970 belongs to
+//! the
 //! millisecond before it, as in polars and DuckDB. Arrow's own cast rounds toward 1970.
 
 use arrow_array::cast::AsArray;
@@ -7,7 +8,7 @@ use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_cast::{CastOptions, cast, cast_with_options};
 use arrow_schema::{ArrowError, DataType, TimeUnit};
 
-/// The same as Arrow's cast, but for times and spans of time that get a coarser unit.
+/// Casts as Arrow does, but rounds times and durations down if the unit gets coarser.
 pub(crate) fn cast_floored(array: &ArrayRef, to: &DataType, options: &CastOptions<'_>) -> Result<ArrayRef, ArrowError> {
     let Some((of, finer_by)) = coarser(array.data_type(), to) else { return cast_with_options(array, to, options) };
     let numbers = cast(array, &DataType::Int64)?;
@@ -16,7 +17,7 @@ pub(crate) fn cast_floored(array: &ArrayRef, to: &DataType, options: &CastOption
     cast_with_options(&cast(&floored, &of)?, to, options)
 }
 
-/// Milliseconds since 1970-01-01 UTC of a column of times or dates.
+/// Converts a column of times or dates to milliseconds since 1970-01-01 UTC.
 pub(crate) fn milliseconds(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let zone = if let DataType::Timestamp(_, zone) = array.data_type() { zone.clone() } else { None };
     let times = cast_floored(
@@ -27,7 +28,7 @@ pub(crate) fn milliseconds(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     cast(&times, &DataType::Int64)
 }
 
-/// Units of a second.
+/// Returns the number of units per second.
 pub(crate) fn units_a_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
@@ -37,7 +38,9 @@ pub(crate) fn units_a_second(unit: TimeUnit) -> i64 {
     }
 }
 
-/// The type on the way, in the unit of `to`, and how many units of `from` are one of its. None if no unit gets coarser.
+/// Returns the intermediate type, in the unit of `to`, and the number of `from` units per unit of `to`. None if the
+/// unit
+/// gets no coarser.
 fn coarser(from: &DataType, to: &DataType) -> Option<(DataType, i64)> {
     let (of, from, to) = match (from, to) {
         (DataType::Timestamp(from, zone), DataType::Timestamp(to, _)) => {

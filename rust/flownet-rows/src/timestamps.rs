@@ -1,4 +1,4 @@
-//! `assign_timestamps`: when each row is, and how far event time has come.
+//! The `assign_timestamps` operator: assigns event times to rows and generates watermarks.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::mistaken_unit::{MistakenUnit, mistaken_unit};
 use crate::record_format::{CarriesRows, OperatorInfo};
 use crate::type_names::type_name;
 
-/// Gives rows their times, and tells what is behind of event time.
+/// Assigns event times to rows and emits watermarks.
 pub(crate) struct Timestamps {
     column: usize,
     name: String,
-    /// The unit of its integers has not been questioned yet.
+    /// Whether the unit of integer times has not been checked yet.
     has_unknown_unit: bool,
     watermarks: SplitWatermarks,
     order: OutOfOrder,
@@ -29,32 +29,32 @@ pub(crate) struct Timestamps {
     info: OperatorInfo,
 }
 
-/// A column that has no times.
+/// A column holds no times.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoTimes {
-    /// There is none of the name.
+    /// The schema has no column of this name.
     #[error("event time: there is no column '{column}'; there are {columns}")]
     Missing {
-        /// What was asked for.
+        /// Name that was requested.
         column: String,
-        /// What there is.
+        /// Names that exist.
         columns: String,
     },
-    /// Its type says no time.
+    /// The type of the column is no type of time.
     #[error(
         "event time: column '{column}' is of type {}; event time is a timestamp, a date, or an int64 of \
          milliseconds since 1970-01-01 UTC: cast it before",
         type_name(.data_type)
     )]
     Type {
-        /// The column.
+        /// Name of the column.
         column: String,
         /// Its type.
         data_type: DataType,
     },
 }
 
-/// Where the column of times is.
+/// Returns the index of the column of times.
 pub fn time_column(schema: &Schema, column: &str) -> Result<usize, NoTimes> {
     let Ok(place) = schema.index_of(column) else {
         let columns = schema.fields().iter().map(|field| format!("'{}'", field.name())).collect::<Vec<_>>().join(", ");
@@ -67,7 +67,7 @@ pub fn time_column(schema: &Schema, column: &str) -> Result<usize, NoTimes> {
 }
 
 impl Timestamps {
-    /// By this column of rows of this schema.
+    /// Creates the operator for rows of `schema` with times in `column`.
     pub(crate) fn new(
         schema: &Schema,
         column: &str,
@@ -105,7 +105,7 @@ impl Timestamps {
         )
     }
 
-    /// Refuse rows before the lower bound that the source gave for their split: they may be late already.
+    /// Returns an error for rows before the lower bound that the source gave for their split. They may be late already.
     fn check_bound(&self, least_ms: i64) -> Result<(), TaskError> {
         let bound_ms = self.watermarks.lower_bound_ms();
         if least_ms >= bound_ms {
@@ -121,7 +121,8 @@ impl Timestamps {
     }
 }
 
-/// Joins visit every key with rows in front of a watermark, so they take half as long with 262,144 rows as with 8,192.
+/// Rows between two watermarks. Joins visit every key with rows before a watermark, so they take half as long with
+/// 262,144 rows as with 8,192.
 const ROWS_PER_WATERMARK: u32 = 262_144;
 
 fn tell<M: CarriesRows>(generated: &GeneratedSignals, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
@@ -157,7 +158,7 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         {
             return Err(self.info.failed("ValueError", self.not_milliseconds(unit), None));
         }
-        // Who has been idle is told to be back before what brings it back.
+        // An idle subtask reports that it is active again before it emits the records that end its idleness.
         if self.watermarks.on_records(&times, latest_ms) {
             collector.emit_time(TimeSignal::Idle(false))?;
         }
@@ -193,7 +194,7 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         self.watermarks.wanted()
     }
 
-    /// What was told. The times of rows that it is made of come again, or others after them.
+    /// Saves the last watermark. The rows it is made of, or later ones, are read again after a restore.
     fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let mut told = Vec::new();
         put_signed(&mut told, self.watermarks.told_ms());
@@ -201,7 +202,7 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         Ok(())
     }
 
-    /// What this subtask told; of others, where there were more or fewer, the least.
+    /// Loads the last watermark of this subtask. After a change of parallelism, loads the least of all subtasks.
     fn restore(&mut self, _: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         if let Some(told_ms) = from.own_or_least(WATERMARK, self.info.parallelism)? {
             self.watermarks.set_told_ms(told_ms);

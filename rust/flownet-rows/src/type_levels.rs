@@ -1,18 +1,18 @@
-//! Bounds how deep types of columns nest: readers of a type go one level down their stack for each level.
+//! Limits the nesting of column types, because readers of a type recurse once per level.
 
 use arrow_schema::{DataType, Schema};
 
-/// Levels of lists, structs and maps that a column may have. It is the most that pyarrow imports.
+/// Limit of nested lists, structs and maps in a column. pyarrow imports no more.
 pub const MOST_TYPE_LEVELS: usize = 62;
 
-/// A column whose type nests too deep.
+/// A column type nests too deep.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "column '{column}': its type nests more than {MOST_TYPE_LEVELS} levels deep, the most that rows may have: flatten it, or \
      keep it as text, such as JSON"
 )]
 pub struct TypeTooDeep {
-    /// Its name.
+    /// Name of the column.
     pub column: String,
 }
 
@@ -33,7 +33,7 @@ pub fn check_type_levels(schema: &Schema) -> Result<(), TypeTooDeep> {
     Ok(())
 }
 
-/// Checks the type of a column by its name.
+/// Checks the type of a column by the name of the type.
 ///
 /// # Errors
 /// [`TypeTooDeep`] names the column.
@@ -41,7 +41,7 @@ pub fn check_name_levels(column: &str, name: &str) -> Result<(), TypeTooDeep> {
     if is_too_deep(name) { Err(TypeTooDeep { column: column.to_owned() }) } else { Ok(()) }
 }
 
-/// Whether the type of this name nests too deep.
+/// Returns true if the type of this name nests too deep.
 pub(crate) fn is_too_deep(name: &str) -> bool {
     let (mut level, mut most) = (0_usize, 0);
     for byte in name.bytes() {
@@ -52,7 +52,7 @@ pub(crate) fn is_too_deep(name: &str) -> bool {
         }
         most = most.max(level);
     }
-    // The unit of a time is in brackets, too.
+    // The unit of a time is in brackets, too, so one more level is allowed.
     most > MOST_TYPE_LEVELS + 1
 }
 

@@ -1,4 +1,4 @@
-//! What users call the types of columns.
+//! Names of column types, as users write them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 
 use crate::type_levels::is_too_deep;
 
-/// The name of a type; that of Arrow for one that rows cannot have.
+/// Returns the name of a type. A type that rows cannot have gets the name that Arrow gives it.
 pub fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 => "utf8".into(),
@@ -30,7 +30,7 @@ pub fn type_name(data_type: &DataType) -> String {
     }
 }
 
-/// Columns of rows that are kept, as text: who goes on with them has to keep the same.
+/// Describes the columns of stored rows. A job that resumes from them must store the same columns.
 pub fn kept_columns(schema: &Schema) -> String {
     let shown = schema.fields().iter().map(|field| {
         let missing = if field.is_nullable() { "" } else { "!" };
@@ -39,7 +39,7 @@ pub fn kept_columns(schema: &Schema) -> String {
     format!("({})", shown.collect::<Vec<_>>().join(", "))
 }
 
-/// The name of a field of a struct; in quotes if it could be taken for more than a name.
+/// Returns the name of a struct field, in quotes if it could be read as more than a name.
 fn quoted_if_needed(name: &str) -> String {
     let is_plain = !name.is_empty() && name.trim() == name && !name.contains(SEPARATORS);
     if is_plain { name.to_owned() } else { format!("{name:?}") }
@@ -47,8 +47,9 @@ fn quoted_if_needed(name: &str) -> String {
 
 const SEPARATORS: [char; 10] = [',', ':', '"', '\\', '[', ']', '(', ')', '<', '>'];
 
-/// The type of this name, if there is one. Names are those of [`type_name`]; those that pyarrow prints for the same types
-/// are read, too.
+/// Returns the type of this name, if there is one. Accepts the names of [`type_name`], and the names that pyarrow
+/// prints for
+/// the same types.
 pub fn named_type(name: &str) -> Option<DataType> {
     if is_too_deep(name) { None } else { parsed_type(name) }
 }
@@ -94,7 +95,7 @@ fn parsed_type(name: &str) -> Option<DataType> {
             is_one.then_some(DataType::Decimal128(precision, scale))?
         }
         ("list" | "large_list", Some(item)) => {
-            // pyarrow prints the name of the item.
+            // pyarrow prints the name of the item, too.
             let item = item.trim();
             let item = item.strip_prefix("item:").or_else(|| item.strip_prefix("element:")).unwrap_or(item);
             DataType::List(Arc::new(Field::new_list_field(parsed_type(item)?, true)))
@@ -110,7 +111,7 @@ fn zone_named(zone: &str) -> Option<Arc<str>> {
     (!zone.is_empty()).then(|| zone.into())
 }
 
-/// The fields between the brackets of a struct.
+/// Parses the fields between the brackets of a struct.
 fn named_fields(mut rest: &str) -> Option<Fields> {
     let mut fields = Vec::new();
     loop {
@@ -125,14 +126,14 @@ fn named_fields(mut rest: &str) -> Option<Fields> {
     }
 }
 
-/// A name in front of a colon, in quotes or not, and the text behind the colon.
+/// Parses a name before a colon, quoted or not. Returns the name and the text after the colon.
 fn field_name(text: &str) -> Option<(String, &str)> {
     if !text.starts_with('"') {
         let (name, rest) = text.split_once(':')?;
         let name = name.trim_end();
         return (!name.is_empty()).then(|| (name.to_owned(), rest));
     }
-    // Escapes of a debug string are those of JSON but for code points, which have braces.
+    // Escapes of a debug string are those of JSON, except that code points are in braces.
     let mut name = String::new();
     let mut characters = text[1..].char_indices();
     while let Some((at, character)) = characters.next() {
@@ -145,7 +146,7 @@ fn field_name(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The character that an escape of [`str::escape_debug`] stands for.
+/// Returns the character of an escape of [`str::escape_debug`].
 fn unescaped(characters: &mut std::str::CharIndices<'_>) -> Option<char> {
     Some(match characters.next()?.1 {
         'n' => '\n',
@@ -161,7 +162,7 @@ fn unescaped(characters: &mut std::str::CharIndices<'_>) -> Option<char> {
     })
 }
 
-/// Where a type ends: in front of a comma that no bracket or quote holds, or at the end.
+/// Returns the end of a type: the first comma outside brackets and quotes, or the end of the text.
 fn end_of_type(text: &str) -> Option<usize> {
     let (mut depth, mut is_quoted, mut is_escaped) = (0u32, false, false);
     for (at, character) in text.char_indices() {
