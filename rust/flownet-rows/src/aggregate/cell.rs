@@ -1,6 +1,6 @@
-//! What some values come to: one cell for each group and aggregate, that other values and other cells can be added to.
+//! Cells: the accumulators of aggregates, one per group and aggregate. A cell takes values and merges other cells.
 //!
-//! Cells are written in front of an exchange and read behind it, and state is made of them, so their bytes never change.
+//! Cells are written upstream of an exchange, read downstream, and stored in state, so their bytes never change.
 
 use std::cmp::Ordering;
 
@@ -12,43 +12,43 @@ use crate::event_time::{put_time, take_time};
 use crate::floats::{self, Float};
 use crate::physical_type::Scalar;
 
-/// What some values come to.
+/// Accumulator of one group and aggregate.
 pub(crate) trait Cell: Default + Send + Sync + 'static {
-    /// Whether it takes more memory with each value.
+    /// Whether its memory grows with each value.
     const GROWS: bool = false;
 
-    /// Adds what later values came to.
+    /// Merges the cell of later values into this one.
     fn merge(&mut self, later: Self);
 
-    /// Appends it.
+    /// Appends the encoded cell.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// Takes it off the front; none: the bytes are none that were written.
+    /// Takes a cell off the front. Returns none if the bytes are no cell.
     fn read(bytes: &mut &[u8]) -> Option<Self>;
 }
 
-/// A cell that says by itself what comes of its values.
+/// Cell that computes its result without further parameters.
 pub(crate) trait Finish: Cell {
-    /// Hands over the result.
+    /// Passes the result to `give`.
     fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult>;
 }
 
-/// Takes values of this type.
+/// Cell that takes values of type `V`.
 pub(crate) trait Accumulates<V>: Cell {
-    /// Adds one, of this time.
+    /// Adds one value with its time.
     fn take(&mut self, value: V, at: ExactTime);
 }
 
-/// Why nothing comes of a cell.
+/// Reason why a cell has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoResult {
-    /// It is a sum that its type cannot hold.
+    /// The sum does not fit its type.
     Overflow(i256),
-    /// Its bytes are none that were written.
+    /// The bytes are no cell.
     Malformed,
 }
 
-/// How many.
+/// Number of values.
 #[derive(Default)]
 pub(crate) struct Count(u64);
 
@@ -79,7 +79,7 @@ impl<V> Accumulates<V> for Count {
     }
 }
 
-/// The sum of integers: exact, so that it does not depend on their order whether it fits.
+/// Sum of integers. It is exact, so that overflow does not depend on the order of values.
 #[derive(Default)]
 pub(crate) struct SumInt<const SIGNED: bool>(i128);
 
@@ -122,7 +122,7 @@ impl<const SIGNED: bool> Accumulates<u64> for SumInt<SIGNED> {
     }
 }
 
-/// The sum of decimals, in units of their last digit: exact whatever there is on the way to it.
+/// Sum of decimals, in units of their last digit. Exact, whatever the intermediate sums are.
 #[derive(Default)]
 pub(crate) struct SumDecimal(i256);
 
@@ -156,7 +156,7 @@ impl Finish for SumDecimal {
     }
 }
 
-/// One more than the greatest of 38 digits, which are as many as there are.
+/// One more than the greatest value of 38 digits, the limit of a decimal.
 const MOST_DECIMAL: u128 = 10u128.pow(38);
 
 impl Accumulates<i128> for SumDecimal {
@@ -166,8 +166,9 @@ impl Accumulates<i128> for SumDecimal {
     }
 }
 
-/// The sum of floats with what rounding took from it: to more than a hundred bits, so that results depend neither on the
-/// order of rows nor on where they were put together, but where these bits do not suffice.
+/// Sum of floats with the sum of its rounding errors, accurate to more than a hundred bits. So results depend neither
+/// on
+/// the order of rows nor on where they were merged, unless these bits do not suffice.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SumFloat {
     sum: f64,
@@ -183,7 +184,7 @@ impl SumFloat {
         self.sum = sum;
     }
 
-    /// With infinities and what is no number there is no rest.
+    /// Infinities and NaN have no meaningful rounding error.
     fn value(self) -> f64 {
         if self.sum.is_finite() { self.sum + self.rest } else { self.sum }
     }
@@ -218,14 +219,14 @@ impl Accumulates<f64> for SumFloat {
     }
 }
 
-/// A sum over how many.
+/// Mean: a sum and the number of values.
 #[derive(Default)]
 pub(crate) struct Mean<S> {
     sum: S,
     count: u64,
 }
 
-/// What a mean can be made of.
+/// Sum that a mean can use.
 pub(crate) trait Sum: Cell {
     fn as_float(&self) -> f64;
 }
@@ -266,7 +267,7 @@ impl<S: Sum> Cell for Mean<S> {
 }
 
 impl<S: Sum> Mean<S> {
-    /// It, of values of which so many are one.
+    /// Returns the mean of values that are stored in a unit of which `unit` make 1.
     pub(super) fn in_units(&self, unit: f64) -> Scalar<'static> {
         if self.count == 0 { Scalar::None } else { Scalar::Float(self.sum.as_float() / (self.count as f64 * unit)) }
     }
@@ -286,7 +287,7 @@ impl<V, S: Sum + Accumulates<V>> Accumulates<V> for Mean<S> {
     }
 }
 
-/// How far values lie from their mean, by Welford's method, put together by that of Chan and others.
+/// Variance of values, by Welford's method; merged by the method of Chan and others.
 #[derive(Default)]
 pub(crate) struct Spread<const ROOT: bool> {
     count: u64,
@@ -318,7 +319,7 @@ impl<const ROOT: bool> Cell for Spread<ROOT> {
 }
 
 impl<const ROOT: bool> Finish for Spread<ROOT> {
-    /// Of a sample: one value has none.
+    /// Computes the sample variance, which one value does not have.
     fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
         let variance = self.squares / (self.count as f64 - 1.0);
         let value = if ROOT { variance.sqrt() } else { variance };
@@ -336,21 +337,22 @@ impl<const ROOT: bool> Accumulates<f64> for Spread<ROOT> {
     }
 }
 
-/// A value that cells keep.
+/// Value that a cell stores.
 pub(crate) trait CellValue: Send + Sync + Sized + 'static {
-    /// Whether it is less than another. What is no number is neither less nor greater, and all numbers go before it.
+    /// Returns true if the value precedes `other`: less, or greater if `greatest`. NaN is neither; all numbers precede
+    /// it.
     #[inline]
     fn is_before(&self, other: &Self, greatest: bool) -> bool {
         if greatest { self.order(other).is_gt() } else { self.order(other).is_lt() }
     }
 
-    /// An order of all values.
+    /// Total order of all values.
     fn order(&self, other: &Self) -> Ordering;
     fn write(&self, out: &mut Vec<u8>);
     fn read(bytes: &mut &[u8]) -> Option<Self>;
     fn scalar(&self) -> Scalar<'_>;
 
-    /// The same as the result of a minimum or maximum: of values that are equal, always the same one.
+    /// Returns the value as the result of a minimum or maximum. Equal values return the same representative.
     fn extreme(&self) -> Scalar<'_> {
         self.scalar()
     }
@@ -465,7 +467,7 @@ impl CellValue for Box<[u8]> {
     }
 }
 
-/// The least value, or the greatest.
+/// Minimum or maximum.
 pub(crate) struct Extreme<K, const GREATEST: bool>(Option<K>);
 
 impl<K, const GREATEST: bool> Default for Extreme<K, GREATEST> {
@@ -519,7 +521,7 @@ impl<const GREATEST: bool> Accumulates<&[u8]> for Extreme<Box<[u8]>, GREATEST> {
     }
 }
 
-/// The value that is first by its time, or last; of one time as they came.
+/// First or last value by time. Among values of one time, arrival order decides.
 pub(crate) struct Edge<K, const LAST: bool>(Option<(ExactTime, K)>);
 
 impl<K, const LAST: bool> Default for Edge<K, LAST> {
@@ -581,17 +583,17 @@ impl<const LAST: bool> Accumulates<&[u8]> for Edge<Box<[u8]>, LAST> {
     }
 }
 
-/// Appends how many rows a value stands for: as an odd number, so that no value begins as a key in another form does.
+/// Appends the number of rows of a value. It is an odd number, so no value begins like a key in another form.
 pub(crate) fn put_rows(out: &mut Vec<u8>, rows: u64) {
     put_varint(out, (rows << 1) | 1);
 }
 
-/// Takes that off the front.
+/// Takes a number of rows off the front.
 pub(crate) fn take_rows(bytes: &mut &[u8]) -> Option<u64> {
     varint(bytes).map(|rows| rows >> 1)
 }
 
-/// Takes a number off the front.
+/// Takes a varint off the front.
 pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let (value, rest) = take_varint(bytes).ok()?;
     *bytes = rest;
@@ -604,7 +606,7 @@ fn float(bytes: &mut &[u8]) -> Option<f64> {
     Some(f64::from_le_bytes(*taken))
 }
 
-/// Nearly all sums fit into 64 bits, and most into far fewer.
+/// Appends a sum. Nearly all sums fit into 64 bits, and most into far fewer.
 fn put_wide(out: &mut Vec<u8>, value: i128) {
     match i64::try_from(value) {
         Ok(value) => {
@@ -629,7 +631,7 @@ fn wide(bytes: &mut &[u8]) -> Option<i128> {
     Some(i128::from_le_bytes(*taken))
 }
 
-/// What stands in front of numbers, by how many bits they need.
+/// First byte of an encoded sum: its width.
 const NARROW: u8 = 0;
 const WIDE: u8 = 1;
 const WIDER: u8 = 2;

@@ -1,4 +1,5 @@
-//! All values of a group: as bytes, so that putting two together is one copy, and none is looked at before the end.
+//! Collects all values of a group as bytes, so that merging two cells is one copy. Values are decoded only for the
+//! result.
 
 use std::marker::PhantomData;
 
@@ -10,7 +11,7 @@ use crate::event_time::{put_time, take_time};
 use crate::partial_aggregate::take_block;
 use crate::physical_type::Scalar;
 
-/// All values, each behind its time.
+/// All values of a group, each preceded by its time.
 pub(crate) struct CollectedValues<K> {
     count: u64,
     bytes: Vec<u8>,
@@ -24,8 +25,9 @@ impl<K> Default for CollectedValues<K> {
 }
 
 impl<K: CellValue> CollectedValues<K> {
-    /// By their times, and of one time by what they are: who came first depends on more than the input. None: some bytes
-    /// are no value.
+    /// Returns the values ordered by time, then by value, because arrival order depends on more than the input. Returns
+    /// none if
+    /// the bytes are malformed.
     fn in_order(&self) -> Option<Vec<(ExactTime, K)>> {
         let mut bytes = &self.bytes[..];
         let mut values = Vec::new();

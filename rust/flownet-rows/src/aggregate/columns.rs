@@ -1,4 +1,4 @@
-//! The columns of a result: aggregates of flownet's and of the user's, in the order that was asked for.
+//! Columns of an aggregation: built-in and user aggregates, in the order that the user requested.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 use super::function::{Aggregate, Aggregation, AggregationError};
 use super::user_aggregate::{OwnAggregate, OwnAggregation};
 
-/// One column of a result, as users say it.
+/// One aggregate column of a result, as users write it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum AggregateColumn {
-    /// One of flownet's.
+    /// Built-in aggregate.
     BuiltIn(Aggregate),
-    /// One of the user's.
+    /// User aggregate.
     Own(Box<OwnAggregate>),
 }
 
 impl AggregateColumn {
-    /// Whether functions of the user's make it.
+    /// Returns true for a user aggregate.
     pub fn is_own(&self) -> bool {
         matches!(self, Self::Own(_))
     }
 }
 
-/// All columns of a result but for keys and windows, of rows of one schema.
+/// All columns of a result except keys and windows, checked against the schema of the rows.
 #[derive(Clone, Debug)]
 pub struct Aggregations {
     pub(super) built_in: Arc<[Aggregation]>,
     pub(super) own: Arc<[OwnAggregation]>,
-    /// Of each column: whether it is the next of the user's.
+    /// Whether each column is the next user aggregate.
     are_own: Vec<bool>,
 }
 
@@ -48,7 +48,8 @@ impl Aggregations {
         Ok(Self { built_in: built_in.into(), own: own.into(), are_own })
     }
 
-    /// What is kept of a group for each column: the same for those of which checkpoints can be exchanged.
+    /// Describes the state of a group, one entry per column. Checkpoints are interchangeable if the descriptions are
+    /// equal.
     pub fn kept(&self) -> Vec<String> {
         self.in_order(self.built_in.iter().map(Aggregation::kept), self.own.iter().map(OwnAggregation::kept).collect())
     }
@@ -59,7 +60,7 @@ impl Aggregations {
         self.in_order(built_in.cloned(), own.cloned().collect())
     }
 
-    /// What there is of each, in the order of the columns.
+    /// Interleaves items of built-in and user aggregates in the order of the columns.
     pub(super) fn in_order<T>(&self, built_in: impl IntoIterator<Item = T>, own: Vec<T>) -> Vec<T> {
         let (mut built_in, mut own) = (built_in.into_iter(), own.into_iter());
         self.are_own.iter().filter_map(|is_own| if *is_own { own.next() } else { built_in.next() }).collect()

@@ -1,8 +1,10 @@
-//! How many values differ: exact for few, by HyperLogLog for many.
+//! Counts distinct values: exactly while they are few, by HyperLogLog when they are many.
 //!
-//! What is kept follows from the set of values alone, so results depend neither on the order of rows nor on where they were
-//! put together. Registers are those of Flajolet and others with hashes of 64 bits, and the estimate is Ertl's, which needs
-//! no tables of corrections ("New cardinality estimation algorithms for HyperLogLog sketches", 2017, algorithm 6).
+//! The state follows from the set of values alone, so results depend neither on the order of rows nor on where they
+//! were
+//! merged. Registers are those of Flajolet and others, with hashes of 64 bits. The estimate is Ertl's, which needs no
+//! tables
+//! of corrections ("New cardinality estimation algorithms for HyperLogLog sketches", 2017, algorithm 6).
 
 use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::put_varint;
@@ -11,19 +13,20 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cell::{Accumulates, Cell, Finish, NoResult, varint};
 use crate::physical_type::Scalar;
 
-/// Bits of a hash that choose a register: the standard error is 1.04 over the root of their number, 1.6 percent.
+/// Bits of a hash that choose a register. The standard error is 1.04 over the root of their number, 1.6 percent.
 const PRECISION: u32 = 12;
 const REGISTERS: usize = 1 << PRECISION;
-/// The hash itself, while there are so few that they need no more memory than registers.
+/// Limit of stored hashes. Below it, hashes need no more memory than registers.
 const MOST_HASHES: usize = REGISTERS / size_of::<u64>();
-/// Bits behind those that choose a register. A register has the place of the first that is set, and one more if none is.
+/// Bits after those that choose a register. A register stores the position of the first set bit, or one more if none is
+/// set.
 const REST_BITS: u32 = u64::BITS - PRECISION;
 
-/// How many values differ.
+/// Number of distinct values.
 pub(crate) enum Distinct {
-    /// Their hashes, in order, each once.
+    /// The hashes, sorted and without duplicates.
     Few(Vec<u64>),
-    /// The registers.
+    /// The registers of HyperLogLog.
     Many(Box<[u8; REGISTERS]>),
 }
 
@@ -160,7 +163,7 @@ impl Finish for Distinct {
     }
 }
 
-/// In place of a number of hashes.
+/// Written instead of a number of hashes.
 const MANY: u64 = MOST_HASHES as u64 + 1;
 
 impl Accumulates<i64> for Distinct {
@@ -185,7 +188,7 @@ impl Accumulates<i128> for Distinct {
 }
 
 impl Accumulates<f64> for Distinct {
-    /// Both zeros are one value, and so is all that is no number.
+    /// Both zeros count as one value, and so do all NaN.
     #[inline]
     fn take(&mut self, value: f64, _: ExactTime) {
         let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
@@ -245,7 +248,7 @@ mod tests {
             let mut start = 0;
             let mut merged = Distinct::default();
             for count in counts {
-                // Some of them twice.
+                // Some values occur twice.
                 let part = of((start - count / 3).max(0)..start + count);
                 let read = Distinct::read(&mut &bytes(&part)[..]).unwrap();
                 merged.merge(read);

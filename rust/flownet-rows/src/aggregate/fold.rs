@@ -1,4 +1,4 @@
-//! Behind the exchange: what the parts of a key come to, whatever puts them together: windows, sessions, or all so far.
+//! Merges partial aggregates downstream of the exchange, for windows, sessions and running aggregates.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -27,40 +27,43 @@ use crate::layout::Layout;
 use crate::physical_type::ColumnBuilder;
 use crate::record_format::{BATCH_ROWS, Collector, OperatorInfo, RowRecord, RowsFormat};
 
-/// Puts parts together. A value is a part's value: how many rows, and a cell for each aggregate.
+/// Merges partial aggregates. A value is that of a partial aggregate: the number of rows, and a cell per aggregate.
 pub(crate) struct AggregateFold {
     aggregates: Arc<[Aggregation]>,
     schema: SchemaRef,
     results: Results,
-    /// Of late rows.
+    /// Layout of late rows.
     layout: Arc<Layout>,
-    /// What two values come to, while it is written; kept for its allocation.
+    /// Buffer for a merged value. Reused, to save allocations.
     merged: RefCell<Vec<u8>>,
     info: OperatorInfo,
 }
 
-/// A part's value; nothing before the first. Short ones, as those of a few numbers are, lie in place: finding one touches
-/// no other memory than its key does.
+/// Value of a partial aggregate; empty before the first. Short values, such as a few numbers, are stored inline.
+/// Finding
+/// one then touches no memory beyond that of its key.
 pub(crate) type Value = SmallVec<[u8; SHORT_BYTES]>;
 
 const SHORT_BYTES: usize = 24;
 
-/// Results that wait to be handed on.
+/// Results that wait to be emitted.
 struct Results {
     keys: KeyBuilder,
-    /// Where windows begin and end, where there are windows.
+    /// Start and end of the windows, if there are windows.
     windows: Option<[TimestampMillisecondBuilder; 2]>,
     values: Vec<ColumnBuilder>,
     times: RowTimes,
-    /// Of the values that they are made of.
+    /// Total size of the values of the results in bytes.
     bytes: usize,
 }
 
-/// Results of more bytes, of which lists are, do not wait for others.
+/// Limit of pending results in bytes. Results with lists may reach it.
 const MOST_BYTES: usize = 4 << 20;
 
 impl AggregateFold {
-    /// Of parts of rows of this schema, by flownet's own among these aggregates. Results may be put into columns with others.
+    /// Creates the fold for rows of this schema and the built-in aggregates among `aggregations`. Columns of other
+    /// aggregates
+    /// may be added to its results.
     pub(crate) fn new(
         (input, keys): (&Schema, &[String]),
         aggregations: &Aggregations,
@@ -83,7 +86,7 @@ impl AggregateFold {
         Ok(Self { aggregates, schema, results, layout, merged: RefCell::default(), info })
     }
 
-    /// Whether it was added; else one of the two is none, and `value` is as it was.
+    /// Merges `later` into `value`. Returns false, and leaves `value` unchanged, if the bytes are malformed.
     pub(super) fn add(&self, value: &mut Value, later: &[u8]) -> bool {
         if value.is_empty() {
             value.extend_from_slice(later);
@@ -99,7 +102,7 @@ impl AggregateFold {
         is_added
     }
 
-    /// What the rows of a record come to; none: it is no part.
+    /// Returns the partial aggregate of a record, or none if the record is malformed.
     #[inline]
     pub(super) fn part<'a>(&self, record: &KeyedRecord<'a>) -> Option<&'a [u8]> {
         span::split(record.value()).and_then(|(_, part)| whole::part(part))
@@ -118,7 +121,7 @@ impl AggregateFold {
         self.info.failed("flownet.errors.CodecError", format!("a {what} that no flownet sender writes"), None)
     }
 
-    /// Adds a result that waits to be handed on.
+    /// Adds a pending result.
     pub(super) fn append(
         &mut self,
         window: Option<Window>,
@@ -149,22 +152,23 @@ impl AggregateFold {
         Ok(())
     }
 
-    /// Results that wait are made of so many more bytes.
+    /// Adds to the size of the pending results.
     pub(super) fn add_bytes(&mut self, bytes: usize) {
         self.results.bytes += bytes;
     }
 
-    /// Whether enough results wait.
+    /// Returns true if enough results are pending for a batch.
     pub(super) fn is_full(&self) -> bool {
         self.results.times.len() >= BATCH_ROWS || self.results.bytes >= MOST_BYTES
     }
 
-    /// Whether no result waits.
+    /// Returns true if no result is pending.
     pub(super) fn is_empty(&self) -> bool {
         self.results.times.is_empty()
     }
 
-    /// What waits, where `columns` makes the columns of a result of those of flownet's aggregates.
+    /// Returns the pending results. `columns` receives the columns of built-in aggregates and returns those of the
+    /// result.
     pub(super) fn take_with(
         &mut self,
         columns: impl FnOnce(Vec<ArrayRef>) -> Vec<ArrayRef>,
@@ -257,7 +261,7 @@ impl Fold<RowsFormat> for AggregateFold {
         input.block().map(drop)
     }
 
-    /// What it keeps beside the values has left with its batch.
+    /// Holds no state beside the values: pending results were emitted at the end of their batch.
     fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }
@@ -283,7 +287,7 @@ impl Fold<RowsFormat> for AggregateFold {
     }
 }
 
-/// Windows of rows go by gaps and triggers of flownet's only.
+/// Rejects calls of user functions: windows of rows use only the gaps and triggers of flownet.
 pub(crate) struct NoCalls;
 
 impl Calls<RowsFormat> for NoCalls {
@@ -398,7 +402,7 @@ mod tests {
             proptest::option::of("[a-c]{0,3}"),
             0i64..1_000_000,
         );
-        // No two of one time: of these nobody says who is first.
+        // Times are unique, because the order of rows with the same time is undefined.
         proptest::collection::vec(row, 0..40).prop_map(|mut rows| {
             (0..).zip(&mut rows).for_each(|(at, row)| row.4 = row.4 * 64 + at);
             rows
@@ -411,7 +415,7 @@ mod tests {
             Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>()),
             Arc::new(rows.iter().map(|row| row.2).collect::<Float64Array>()),
             Arc::new(rows.iter().map(|row| row.3.as_deref()).collect::<StringArray>()),
-            // Sums of these need more than 64 bits, but not more digits than there are.
+            // Sums of these need more than 64 bits, but no more than 38 digits.
             Arc::new(
                 rows.iter()
                     .map(|row| row.1.map(|value| i128::from(value) * 10i128.pow(30)))
@@ -430,7 +434,7 @@ mod tests {
         Columns { keys, inputs, own: Vec::new() }
     }
 
-    /// What values come to, by key, behind the exchange.
+    /// Merges partial aggregates by key, as downstream of the exchange.
     fn put_together(fold: &AggregateFold, parts: Vec<crate::partial_aggregate::Parts>) -> Vec<(Vec<u8>, Value)> {
         let mut values = std::collections::BTreeMap::<Vec<u8>, Value>::new();
         for part in parts.iter().flat_map(crate::partial_aggregate::Parts::iter) {
@@ -459,7 +463,7 @@ mod tests {
             }).unwrap();
             let (cut, mut groups) = (cut.min(rows.len()), Groups::new(&aggregations));
             let mut in_groups = Vec::new();
-            // The second part first: their order does not count.
+            // The second part first, because their order does not matter.
             for (start, end) in [(cut, rows.len()), (0, cut)] {
                 groups.add(&columns, start, end - start, Times::of_ms(&times[start..end]));
                 groups.drain::<()>(0, |parts| { in_groups.push(parts); Ok(()) }).unwrap();
@@ -514,7 +518,7 @@ mod tests {
                 let mut groups = Groups::new(&aggregations);
                 groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times::of_ms(&times));
                 let written: usize = groups.parts(0).iter().map(|part| part.value.len()).sum();
-                // Of each group: how many rows, how many values and how long they are.
+                // Overhead per group: the number of rows, the number of values and their length.
                 let each = groups.len() * 3;
                 prop_assert!(!grows || written <= groups.bytes() + each, "{written} of {}", groups.bytes());
                 prop_assert!(grows || groups.bytes() == 0);

@@ -1,4 +1,4 @@
-//! Which aggregates there are, what they take and what they give.
+//! The built-in aggregates: names, input types and result types.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,114 +23,114 @@ use crate::layout::UnsupportedType;
 use crate::physical_type::{PhysicalType, Scalar, Values};
 use crate::type_names::type_name;
 
-/// One column of a result, as users say it.
+/// One aggregate column of a result, as users write it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Aggregate {
-    /// What the column is called.
+    /// Name of the column.
     pub name: String,
-    /// What it says.
+    /// Function that computes it.
     pub function: Function,
-    /// Of which values. None: of rows, which only [`Function::Count`] takes.
+    /// Values to aggregate. None means rows, which only [`Function::Count`] takes.
     pub input: Option<Expr>,
 }
 
-/// What becomes of many values. Nulls are left out.
+/// Aggregate function. All functions ignore nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Function {
-    /// How many.
+    /// Number of values.
     Count,
-    /// How many that differ.
+    /// Number of distinct values.
     CountDistinct,
-    /// Their sum.
+    /// Sum.
     Sum,
-    /// The sum over how many.
+    /// Arithmetic mean.
     Mean,
-    /// The least.
+    /// Minimum.
     Min,
-    /// The greatest.
+    /// Maximum.
     Max,
-    /// The first in event time; of one time, and without times, as they came.
+    /// First value by event time. Values of the same time, or without times, are in arrival order.
     First,
-    /// The last.
+    /// Last value by event time.
     Last,
-    /// Variance of a sample.
+    /// Sample variance.
     Var,
-    /// Standard deviation of a sample.
+    /// Sample standard deviation.
     Std,
-    /// About which value that part of them does not exceed.
+    /// Approximate quantile: the value that this share of the values does not exceed.
     Quantile(f64),
-    /// All of them, by their times.
+    /// List of all values, ordered by time.
     Collect,
 }
 
-/// An aggregate that cannot be.
+/// Reasons why an aggregate is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AggregationError {
-    /// Its values are none.
+    /// The expression of its values is invalid.
     #[error("agg: {0}")]
     Expression(#[from] ExprError),
-    /// There is no such key.
+    /// The key column does not exist.
     #[error(transparent)]
     Key(#[from] NoKey),
-    /// Not of this type.
+    /// The function does not take values of this type.
     #[error(
         "agg: {name} = {function}({input}) takes {takes}, and {input} is of type {}: cast it before",
         type_name(.data_type)
     )]
     Type {
-        /// The column of the result.
+        /// Column of the result.
         name: String,
-        /// What it is to say.
+        /// Function of the aggregate.
         function: &'static str,
-        /// Of what.
+        /// Expression of the values.
         input: String,
-        /// What it can say that of.
+        /// Types that the function takes.
         takes: &'static str,
-        /// What it was given.
+        /// Type of the values.
         data_type: DataType,
     },
-    /// Of nothing.
+    /// The function needs a column and has none.
     #[error("agg: {name} = {function}() needs a column: {function}(\"price\")")]
     NoInput {
-        /// The column of the result.
+        /// Column of the result.
         name: String,
-        /// What it is to say.
+        /// Function of the aggregate.
         function: &'static str,
     },
-    /// Of one name, in what an aggregate of the user's takes.
+    /// A user aggregate takes two columns of the same name.
     #[error("agg: {aggregate} takes two columns that are called '{column}': give one another name, as in of(x=...)")]
     TwiceIn {
         /// The aggregate.
         aggregate: String,
-        /// The name.
+        /// Name of both columns.
         column: String,
     },
-    /// An aggregate of the user's that does not make one column.
+    /// A user aggregate does not return exactly one column.
     #[error("agg: {aggregate} returns no column, or several")]
     NotOneResult {
         /// The aggregate.
         aggregate: String,
     },
-    /// A type that what an aggregate of the user's keeps, or gives, cannot have.
+    /// The state or result of a user aggregate has a type that rows cannot have.
     #[error("agg: {aggregate}: {error}")]
     OwnType {
         /// The aggregate.
         aggregate: String,
-        /// Why.
+        /// Cause.
         error: UnsupportedType,
     },
-    /// Two columns of one name.
+    /// Two columns of the result have the same name.
     #[error("agg: two columns of the result are called '{column}': give the aggregate another name")]
     Twice {
-        /// The name.
+        /// Name of both columns.
         column: String,
     },
 }
 
 impl Function {
-    /// What users call it.
+    /// Name by which users call it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -148,7 +148,7 @@ impl Function {
         }
     }
 
-    /// What it gives of values of this type; the error is what it takes.
+    /// Returns the result type for values of this type, and whether it is nullable. The error lists the types it takes.
     fn output(self, data_type: &DataType) -> Result<(DataType, bool), &'static str> {
         let is_decimal = matches!(data_type, DataType::Decimal128(..));
         let is_number = data_type.is_numeric() && !is_decimal && *data_type != DataType::Float16;
@@ -163,7 +163,7 @@ impl Function {
                 Ok((DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale), false))
             }
             Self::Sum => Err("numbers, bools and durations"),
-            // As in polars; in SQL, some have a decimal of some digits more.
+            // As in polars. Some SQL databases return a decimal with more digits.
             Self::Mean if is_number || is_decimal || matches!(data_type, DataType::Boolean) => {
                 Ok((DataType::Float64, true))
             }
@@ -182,13 +182,13 @@ impl Function {
     }
 }
 
-/// An aggregate of rows of one schema.
+/// Aggregate that was checked against the schema of the rows.
 #[derive(Debug)]
 pub(super) struct Aggregation {
     field: Field,
     input: Option<Bound>,
     cells: Kind,
-    /// As a user would write it.
+    /// The aggregate as a user would write it.
     text: String,
     kept: String,
 }
@@ -213,7 +213,7 @@ impl Aggregation {
             _ => format!("{name} = {shown}({expression})"),
         };
         let output = function.output(data_type).and_then(|output| {
-            // What is only counted need not be looked at.
+            // Counting needs only the nulls, so it takes any type.
             let lane = PhysicalType::of(data_type).or((*function == Function::Count).then_some(PhysicalType::Int));
             lane.map(|lane| (output, lane)).ok_or("numbers, bools, texts, bytes and times")
         });
@@ -236,27 +236,27 @@ impl Aggregation {
         Ok(Self { field: Field::new(&name, output, nullable), input: Some(input), cells, text, kept })
     }
 
-    /// What is kept of the values of a group: the same for those of which checkpoints can be exchanged.
+    /// Describes the state of a group. Checkpoints are interchangeable between aggregates with the same description.
     pub(super) fn kept(&self) -> String {
         self.kept.clone()
     }
 
-    /// The column of the result.
+    /// Returns the column of the result.
     pub(super) fn field(&self) -> &Field {
         &self.field
     }
 
-    /// Cells for the groups of one place.
+    /// Creates the cells of a set of groups.
     pub(super) fn cells(&self) -> Box<dyn Cells> {
         (self.cells.make)()
     }
 
-    /// What is done with one cell that was written.
+    /// Returns the operations on one encoded cell.
     pub(super) fn one(&self) -> &dyn OneCell {
         &*self.cells.one
     }
 
-    /// The values of a batch.
+    /// Evaluates the input values for a batch.
     pub(super) fn values(&self, batch: &RecordBatch) -> Result<Option<Input>, EvalError> {
         let Some(input) = &self.input else { return Ok(None) };
         let array = input.evaluate(batch)?;
@@ -267,7 +267,7 @@ impl Aggregation {
         Ok(Some(Input::Values(values)))
     }
 
-    /// The error of a sum that does not fit.
+    /// Builds the message for a sum that does not fit.
     pub(super) fn overflow(&self, sum: i256, key: &str) -> String {
         let sum = match self.field.data_type() {
             DataType::Decimal128(_, scale) => Decimal256Type::format_decimal(sum, DECIMAL256_MAX_PRECISION, *scale),
@@ -281,14 +281,14 @@ impl Aggregation {
     }
 }
 
-/// What of a column an aggregate looks at.
+/// Input column of an aggregate: its values, or only its nulls.
 #[derive(Debug)]
 pub(super) enum Input {
     Values(Values),
     Nulls(Option<arrow_buffer::NullBuffer>),
 }
 
-/// How cells of a function and a kind of values are made and used.
+/// Operations on the cells of a function and physical type.
 struct Kind {
     make: fn() -> Box<dyn Cells>,
     one: Box<dyn OneCell>,
@@ -400,15 +400,15 @@ impl Kind {
     }
 }
 
-/// The cells of one aggregate, one for each group.
+/// Cells of one aggregate, one per group.
 pub(super) trait Cells: Send {
-    /// Makes room for so many groups.
+    /// Makes room for `groups` groups.
     fn grow(&mut self, groups: usize);
 
-    /// Adds values from `start`, of rows of these groups and times.
+    /// Adds values from row `start` on, whose rows have these groups and times.
     fn update(&mut self, groups: &[u32], input: Option<&Input>, start: usize, times: Times<'_>);
 
-    /// How much memory they may take beyond that of a group, for so many rows from `start`.
+    /// Returns an upper bound of the extra memory that `rows` rows from `start` take, beyond that of a group.
     fn bytes_of(&self, input: Option<&Input>, start: usize, rows: usize) -> usize {
         let _ = (input, start, rows);
         0
@@ -417,44 +417,44 @@ pub(super) trait Cells: Send {
     /// Appends the cell of a group.
     fn write(&self, group: usize, out: &mut Vec<u8>);
 
-    /// Forgets all groups.
+    /// Removes all groups.
     fn clear(&mut self);
 }
 
-/// When rows are.
+/// Event times of rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times<'a> {
-    /// None: they have no times.
+    /// None if the rows have no times.
     pub(super) ms: Option<&'a [i64]>,
-    /// None: their times are whole milliseconds.
+    /// None if all times are whole milliseconds.
     pub(super) nanos: Option<&'a [u32]>,
 }
 
 impl<'a> Times<'a> {
-    /// The times of the rows of a batch.
+    /// Returns the times of the rows of a batch.
     pub(super) fn of_batch(batch: &'a RowBatch) -> Self {
         Self { ms: batch.times.as_deref(), nanos: batch.nanos.as_deref() }
     }
 
-    /// Times in milliseconds.
+    /// Creates times in milliseconds.
     #[cfg(test)]
     pub(super) fn of_ms(ms: &'a [i64]) -> Self {
         Self { ms: Some(ms), nanos: None }
     }
 
-    /// Those of so many rows from `start`.
+    /// Returns the times of `rows` rows from `start`.
     pub(super) fn slice(self, start: usize, rows: usize) -> Self {
         let range = start..start + rows;
         Self { ms: self.ms.map(|times| &times[range.clone()]), nanos: self.nanos.map(|nanos| &nanos[range]) }
     }
 
-    /// Rows without times are all of one.
+    /// Returns the time of a row in milliseconds. Rows without times all have the same time.
     #[inline]
     pub(super) fn ms(self, row: usize) -> i64 {
         self.ms.map_or(0, |times| times[row])
     }
 
-    /// The same, to the nanosecond.
+    /// Returns the time of a row, to the nanosecond.
     #[inline]
     pub(super) fn of(self, row: usize) -> ExactTime {
         ExactTime { ms: self.ms(row), nanos: self.nanos.map_or(0, |nanos| nanos[row]) }
@@ -489,10 +489,10 @@ impl Cells for Counts {
     }
 }
 
-/// What a cell that grows takes for a value, if it is no text: a time of ten bytes and a number of 17.
+/// Bytes per value in a growing cell, except for strings: a time of 10 bytes and a number of 17.
 const VALUE_BYTES: usize = 27;
 
-/// Cells, and which values are added to them.
+/// Cells, and the rule by which values are added to them.
 struct CellsOf<C, W>(Vec<C>, W);
 
 /// Adds values to cells.
@@ -531,7 +531,7 @@ impl<C: Cell, W: AddTo<C>> Cells for CellsOf<C, W> {
     }
 }
 
-/// Each value that is there, with the place of its row among the groups.
+/// Calls `take` for each value that is not null, with the index of its row among the groups.
 #[inline]
 fn each<T: ArrowPrimitiveType>(
     array: &PrimitiveArray<T>,
@@ -559,7 +559,7 @@ macro_rules! adds {
                         let convert: fn(_) -> $value = $convert;
                         cells[groups[row] as usize].take(convert(value), times.of(row));
                     }),)+
-                    // Values are of the lane that the cells were made for.
+                    // The values have the physical type that the cells were made for.
                     _ => {}
                 }
             }
@@ -573,7 +573,7 @@ adds!(FloatsOnly: Float as f64 => |value| value);
 adds!(DecimalsOnly: Decimal as i128 => |value| value);
 adds!(Numbers: Int as i64 => |value| value, Unsigned as u64 => |value| value);
 
-/// Any numbers, as floats.
+/// Takes numbers of any type as floats.
 struct AsFloats;
 
 impl<C: Accumulates<f64>> AddTo<C> for AsFloats {
@@ -606,12 +606,12 @@ impl<C: for<'a> Accumulates<&'a [u8]>> AddTo<C> for BytesOnly {
     }
 }
 
-/// What is done with one cell that was written.
+/// Operations on one encoded cell.
 pub(super) trait OneCell: Send + Sync {
-    /// Appends what two come to; none: the bytes are no cells.
+    /// Appends the merge of two cells. Returns none if the bytes are no cells.
     fn merge(&self, one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()>;
 
-    /// Hands over the result of one.
+    /// Passes the result of a cell to `give`.
     fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Result<(), NoResult>;
 }
 
@@ -638,12 +638,12 @@ impl<C: Finish> OneCell for SingleInput<C> {
     }
 }
 
-/// How many units of the last digit are one.
+/// Returns the number of units of the last digit per 1.
 fn units_in_one(scale: i8) -> f64 {
     10f64.powi(scale.into())
 }
 
-/// One of decimals, from which their mean is read: the exact sum is divided once.
+/// Mean of decimals. The exact sum is divided only once.
 struct MeanOfDecimals {
     unit: f64,
 }
@@ -659,7 +659,7 @@ impl OneCell for MeanOfDecimals {
     }
 }
 
-/// One from which a quantile is read.
+/// Quantile of numbers.
 struct QuantileOf {
     q: f64,
     are_whole: bool,
@@ -672,7 +672,7 @@ impl OneCell for QuantileOf {
 
     fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Result<(), NoResult> {
         let value = Buckets::read(bytes).ok_or(NoResult::Malformed)?.quantile(self.q);
-        // Buckets of small whole numbers begin with the only one that they have.
+        // The buckets of small integers begin with the only integer in them.
         let value = value.map(|value| if self.are_whole { value.trunc() } else { value });
         give(value.map_or(Scalar::None, Scalar::Float));
         Ok(())

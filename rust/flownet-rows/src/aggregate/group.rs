@@ -1,4 +1,4 @@
-//! What the rows of one place come to so far, by key.
+//! Folds the rows of one slice into partial aggregates by key.
 
 use arrow_array::RecordBatch;
 use flownet_core::keygroup::hash_key;
@@ -17,28 +17,28 @@ use crate::key::Keys;
 use crate::partial_aggregate::Parts;
 use crate::row_block::RunWriter;
 
-/// The groups of some rows.
+/// Groups of the rows of one slice, one per key.
 pub(super) struct Groups {
     keys: KeyTable,
-    /// Rows of each.
+    /// Number of rows of each group.
     rows: Vec<u64>,
     cells: Vec<Box<dyn Cells>>,
-    /// Of the aggregates of the user's.
+    /// Cells of the user aggregates.
     own: Vec<OwnCells>,
-    /// When the first and the last row of each is, where parts are to say so.
+    /// Times of the first and the last row of each group, if partial aggregates carry their span.
     spans: Option<Vec<(i64, i64)>>,
-    /// What cells that grow have taken, at most.
+    /// Upper bound of the bytes that growing cells have taken.
     bytes: usize,
-    /// Of each row of the batch; kept for its allocation.
+    /// Group of each row of the batch. Reused, to save allocations.
     of_row: Vec<u32>,
 }
 
-/// What a batch has for its groups.
+/// Columns of a batch that its groups need.
 pub(super) struct Columns {
     pub(super) keys: Keys,
-    /// Of each aggregate.
+    /// Input of each built-in aggregate.
     pub(super) inputs: Vec<Option<Input>>,
-    /// Of each of the user's.
+    /// Input of each user aggregate.
     pub(super) own: Vec<RecordBatch>,
 }
 
@@ -49,7 +49,7 @@ impl Groups {
         Self { keys: KeyTable::default(), rows: Vec::new(), cells, own, spans: None, bytes: 0, of_row: Vec::new() }
     }
 
-    /// The same, whose parts are of the time of their first row, and say when their last one is.
+    /// Creates groups whose partial aggregates have the time of their first row and carry the span to their last.
     pub(super) fn with_spans(aggregates: &Aggregations) -> Self {
         Self { spans: Some(Vec::new()), ..Self::new(aggregates) }
     }
@@ -58,17 +58,17 @@ impl Groups {
         self.keys.len()
     }
 
-    /// Memory that depends on more than how many groups there are.
+    /// Returns the memory that depends on more than the number of groups.
     pub(super) fn bytes(&self) -> usize {
         self.bytes + self.own.iter().map(OwnCells::bytes).sum::<usize>()
     }
 
-    /// What the aggregates of the user's keep.
+    /// Returns the cells of the user aggregates.
     pub(super) fn own_mut(&mut self) -> &mut [OwnCells] {
         &mut self.own
     }
 
-    /// Adds rows that follow each other, which are of these times. Those of the user's aggregates note them.
+    /// Adds consecutive rows with these times. User aggregates only record the rows, until [`OwnFront::settle`].
     pub(super) fn add(&mut self, columns: &Columns, start: usize, rows: usize, times: Times<'_>) {
         let Self { keys, rows: counts, cells, own, spans, bytes, of_row } = self;
         keys.groups(&columns.keys, start, rows, of_row);
@@ -89,7 +89,7 @@ impl Groups {
         own.iter_mut().for_each(|own| own.add(keys.len(), of_row, start));
     }
 
-    /// Hands out all groups as parts of this time, if they have none of their own; none is left.
+    /// Drains all groups as partial aggregates of this time, or of their own time if they have one.
     pub(super) fn drain<E>(
         &mut self,
         timestamp_ms: i64,
@@ -106,7 +106,7 @@ impl Groups {
         if parts.is_empty() { Ok(()) } else { give(parts) }
     }
 
-    /// All groups as parts of this time.
+    /// Returns all groups as partial aggregates of this time.
     pub(super) fn parts(&self, timestamp_ms: i64) -> Parts {
         let mut parts = Parts::default();
         (0..self.len()).for_each(|group| self.put(group, timestamp_ms, &mut parts));
@@ -135,7 +135,7 @@ impl Groups {
     }
 }
 
-/// Hands out each row as a part of its own, of its own time; with the row itself, where somebody may want it.
+/// Emits each row as a partial aggregate of its own, with its own time. Carries the row itself if `whole` is given.
 pub(super) fn row_by_row(
     (aggregates, front): (&Aggregations, Option<&OwnFront>),
     columns: &Columns,

@@ -1,4 +1,4 @@
-//! Keys of rows: which group each row is of, and columns of keys again.
+//! Assigns rows to groups by key, and rebuilds key columns from canonical bytes.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -12,16 +12,16 @@ use crate::expr::try_shown;
 use crate::key::{IntKey, KeyForm, Keys, NoKey, place};
 use crate::physical_type::{ColumnBuilder, Scalar};
 
-/// The keys that have come so far, numbered.
+/// Numbers keys in the order of their first occurrence.
 #[derive(Default)]
 pub(crate) struct KeyTable {
     ints: HashTable<(i64, u32)>,
-    /// Texts that are short enough to be a number.
+    /// Strings that are short enough to be a number.
     short: HashTable<(u128, u32)>,
     null: Option<u32>,
-    /// All other keys: the hash of what they were found by, and their number.
+    /// All other keys: the hash by which they are found, and their number.
     others: HashTable<(u64, u32)>,
-    /// Canonical bytes of all keys, one behind the other.
+    /// Canonical bytes of all keys, concatenated.
     bytes: Vec<u8>,
     ends: Vec<u32>,
     hasher: hashbrown::DefaultHashBuilder,
@@ -42,13 +42,13 @@ impl KeyTable {
         self.ends.clear();
     }
 
-    /// A key by its number, in its canonical form.
+    /// Returns the canonical form of the key with this number.
     pub(crate) fn key(&self, group: usize) -> &[u8] {
         let start = group.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         &self.bytes[start..self.ends[group] as usize]
     }
 
-    /// The number of each of these rows' keys.
+    /// Writes the number of the key of each row to `out`.
     pub(crate) fn groups(&mut self, keys: &Keys, start: usize, rows: usize, out: &mut Vec<u32>) {
         out.clear();
         out.reserve(rows);
@@ -71,7 +71,7 @@ impl KeyTable {
             Keys::Other(_) | Keys::Tuple(_) => {
                 let mut before = None;
                 out.extend((start..start + rows).map(|row| {
-                    // Behind a join, for one, rows of a key follow each other.
+                    // Rows of a key are often consecutive, for example after a join.
                     let known = before.filter(|_| keys.is_as_before(row));
                     *before.insert(known.unwrap_or_else(|| self.group_of_row(keys, row)))
                 }));
@@ -93,7 +93,7 @@ impl KeyTable {
         })
     }
 
-    /// Of the text between these places.
+    /// Returns the number of the string between these offsets.
     #[inline]
     fn group_of_text(&mut self, data: &[u8], start: usize, end: usize) -> u32 {
         let Some(number) = number_of(data, start, end) else { return self.group_of_long_text(&data[start..end]) };
@@ -101,7 +101,7 @@ impl KeyTable {
         group_of_number(short, hasher, number, bytes, ends, |bytes| canonical::put_text(bytes, &data[start..end]))
     }
 
-    /// By what the texts are: in front of each, its canonical form has its length.
+    /// Compares by the string itself: in its canonical form only its length precedes it.
     fn group_of_long_text(&mut self, text: &[u8]) -> u32 {
         let hash = self.hasher.hash_one(text);
         self.group_of_hash(
@@ -123,7 +123,7 @@ impl KeyTable {
         group
     }
 
-    /// The key of this hash that is the one wanted; else it is put behind the others.
+    /// Returns the number of the matching key with this hash, or adds the key.
     #[inline]
     fn group_of_hash(&mut self, hash: u64, is_it: impl Fn(&[u8]) -> bool, put: impl FnOnce(&mut Vec<u8>)) -> u32 {
         let Self { others, bytes, ends, .. } = self;
@@ -144,7 +144,7 @@ impl KeyTable {
     }
 }
 
-/// The key that is this number; else it is put behind the others.
+/// Returns the group of the key with this number, or adds the key.
 #[inline]
 fn group_of_number<N: Copy + Eq + Hash>(
     table: &mut HashTable<(N, u32)>,
@@ -167,7 +167,7 @@ fn group_of_number<N: Copy + Eq + Hash>(
     }
 }
 
-/// A text as a number, which no other text has: its bytes, and behind them its length. None if it is longer than that.
+/// Returns a number that is unique to a string: its bytes, then its length. None if the string is too long.
 #[inline]
 fn number_of(data: &[u8], start: usize, end: usize) -> Option<u128> {
     let len = end - start;
@@ -175,7 +175,7 @@ fn number_of(data: &[u8], start: usize, end: usize) -> Option<u128> {
         return None;
     }
     let bytes = match data.get(start..start + NUMBER_BYTES) {
-        // What is behind the text is of the next ones.
+        // The bytes after the string belong to the next strings.
         Some(bytes) => u128::from_le_bytes(bytes.try_into().ok()?) & ((1 << (8 * len)) - 1),
         None => {
             let mut bytes = [0; NUMBER_BYTES];
@@ -189,19 +189,19 @@ fn number_of(data: &[u8], start: usize, end: usize) -> Option<u128> {
 const NUMBER_BYTES: usize = size_of::<u128>();
 const MOST_SHORT: usize = NUMBER_BYTES - 1;
 
-/// How long the canonical form of a text of so many bytes is.
+/// Returns the length of the canonical form of a string of `len` bytes.
 fn text_bytes(len: usize) -> usize {
     if len <= usize::from(canonical::SMALL_MAX) {
         1 + len
     } else {
-        // Long texts are rare.
+        // Long strings are rare, so this need not be fast.
         let mut prefix = Vec::new();
         put_varint(&mut prefix, len as u64);
         1 + prefix.len() + len
     }
 }
 
-/// Columns of keys, made of their canonical bytes.
+/// Builds key columns from canonical bytes.
 #[derive(Debug)]
 pub(super) struct KeyBuilder {
     columns: Vec<KeyColumn>,
@@ -226,7 +226,7 @@ impl KeyBuilder {
         Ok(Self { columns: columns.collect::<Result<_, NoKey>>()? })
     }
 
-    /// Appends a key; none: the bytes are no such key.
+    /// Appends a key. Returns none if the bytes are no key of these columns.
     pub(super) fn push(&mut self, key: &[u8]) -> Option<()> {
         let mut rest = self.items(key)?;
         for KeyColumn { form, values, .. } in &mut self.columns {
@@ -237,7 +237,7 @@ impl KeyBuilder {
         rest.is_empty().then_some(())
     }
 
-    /// What is behind the head of a tuple, if keys are such.
+    /// Returns the bytes after the tuple header, if keys are tuples.
     fn items<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         if self.columns.len() == 1 {
             return Some(key);
@@ -251,7 +251,7 @@ impl KeyBuilder {
         self.columns.iter_mut().map(|column| column.values.take()).collect()
     }
 
-    /// A key as users would write it, for errors.
+    /// Formats a key as users would write it, for errors.
     pub(super) fn shown(&self, key: &[u8]) -> String {
         self.values_shown(key).map_or_else(
             || format!("{key:?}"),
@@ -273,7 +273,7 @@ impl KeyBuilder {
     }
 }
 
-/// A value of a column of this type, for errors.
+/// Formats a value of a column of this type, for errors.
 fn shown_as(data_type: &DataType, value: Scalar<'_>) -> String {
     let mut column = ColumnBuilder::new(data_type);
     column.push(value);
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Few of them, so that they follow each other.
+        /// Few different tuples, so that equal ones are often consecutive.
         #[test]
         fn tuples_are_of_one_group_if_they_are_the_same(
             tuples in proptest::collection::vec((proptest::option::of(0i64..2), proptest::option::of("[ab]?")), 0..60),
@@ -311,7 +311,7 @@ mod tests {
             prop_assert_eq!(table.len(), different.len());
         }
 
-        /// Wherever texts lie, and however long they are.
+        /// Strings at all offsets and of all lengths.
         #[test]
         fn texts_are_of_one_group_if_they_are_the_same(
             texts in proptest::collection::vec(proptest::option::of("[ab\u{0}ö]{0,3}|[ab]{14,18}"), 0..60),

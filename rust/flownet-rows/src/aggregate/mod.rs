@@ -1,15 +1,19 @@
-//! What rows of a key come to, in two steps: in front of the exchange to *parts*, behind it to results.
+//! Aggregates rows by key in two steps: partial aggregates upstream of the exchange, results downstream.
 //!
-//! A part says what some rows of one key, and of one slice of time, come to: a cell for each aggregate. It travels as a
-//! record of a keyed edge, so that windows, sessions, state and rescaling are those of objects, and only folds are of rows:
+//! A partial aggregate, called part in identifiers, covers some rows of one key and one time slice: one cell per
+//! aggregate.
+//! It travels as a record of a keyed edge. So windows, sessions, state and rescaling are shared with objects, and only
+//! the
+//! folds are specific to rows:
 //!
 //! ```text
 //! part  = varint key bytes | canonical key | value
 //! value = varint of 2 n + 1, of the n rows that it stands for | what is kept of each of the user's | cell of each other
 //! ```
 //!
-//! A part of one row that may be wanted whole has it [in front](whole), one of several rows of a session over
-//! [how long a time](span) they are.
+//! A partial aggregate of one row that may be needed whole is preceded by [the row](whole). One of several rows of a
+//! session
+//! is preceded by [the span](span) of their times.
 
 mod cell;
 mod collected;
@@ -39,13 +43,14 @@ pub(crate) use self::user_aggregate::UserAggregateFold;
 pub use self::user_aggregate::{OwnAggregate, OwnAggregation, OwnFunctions, RowGroups};
 use crate::key::NoKey;
 
-/// The time zone in which results say which window they are of. That of all rows there are, which fires when the input
-/// ends, says nothing.
+/// Returns the time zone of the window columns of a result. A window over all rows, which fires at the end of the
+/// input,
+/// has no window columns.
 pub(crate) fn window_zone(window: &WindowSpec) -> Option<&'static str> {
     (!window.assign.spans_all_time()).then(|| window.assign.zone())
 }
 
-/// What comes of rows of this schema, aggregated so: the keys, the window in its zone if there is one, and a column for each aggregate.
+/// Returns the result schema: the keys, the window in its zone if there is one, and a column for each aggregate.
 pub fn output_schema(
     input: &Schema,
     keys: &[String],

@@ -1,11 +1,14 @@
-//! In front of the exchange: rows of one key and one slice of time become one part, so that few of them travel.
+//! Partial aggregation upstream of the exchange: rows of one key and time slice become one record, so that few records
+//! travel.
 //!
 //! # Invariants
-//! - I1: no part of a slice leaves behind the watermark that closes the slice, none of a session behind one that has come to
-//!   its first row.
-//! - I2: what is kept is part of every checkpoint, so nothing has to leave before a barrier.
-//! - I3: there are never more than [`MOST_GROUPS`] groups, whose lists and sketches take no more than [`MOST_BYTES`], and
-//!   those of one batch.
+//! - I1: no partial aggregate of a slice leaves after the watermark that closes the slice. None of a session leaves
+//!   after a
+//!   watermark that has reached its first row.
+//! - I2: the buffered groups are part of every checkpoint, so nothing has to leave before a barrier.
+//! - I3: there are never more than [`MOST_GROUPS`] groups plus those of one batch. Their lists and sketches take no
+//!   more
+//!   than [`MOST_BYTES`] plus those of one batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,32 +36,32 @@ use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 use crate::row_block::RunWriter;
 use crate::slice_assigner::SliceAssigner;
 
-/// Makes parts of rows.
+/// Makes partial aggregates of rows.
 pub(crate) struct Partial {
     keys: KeyColumns,
     aggregates: Aggregations,
-    /// Who calls those of the user's, if there are any.
+    /// Calls the user aggregates, if there are any.
     front: Option<OwnFront>,
     pieces: SliceAssigner,
-    /// Of rows that travel whole, if they do.
+    /// Layout of rows that travel whole, if they do.
     whole: Option<Layout>,
-    /// What is not complete, by where its slice of time begins.
+    /// Incomplete groups, by the start of their time slice.
     slices: BTreeMap<i64, Groups>,
-    /// Emptied, kept for their allocations.
+    /// Empty groups, reused to save allocations.
     spare: Vec<Groups>,
     watermark_ms: i64,
-    /// What was kept for a checkpoint and has not left again.
+    /// Partial aggregates that were restored and have not left again.
     restored: Vec<Parts>,
     info: OperatorInfo,
 }
 
-/// More groups than this leave, complete or not.
+/// Limit of groups. Beyond it all groups leave, complete or not.
 const MOST_GROUPS: usize = 1 << 16;
-/// So do they if what they keep takes more memory than this.
+/// Limit of the memory of their cells in bytes, with the same effect.
 const MOST_BYTES: usize = 16 << 20;
 
 impl Partial {
-    /// Of rows of this schema.
+    /// Creates the operator for rows of this schema.
     pub(crate) fn new(
         input: &Schema,
         keys: &[String],
@@ -97,14 +100,14 @@ impl Partial {
     fn add(&mut self, slice_ms: i64, columns: &Columns, (start, rows): (usize, usize), times: Times<'_>) {
         let Self { slices, spare, aggregates, .. } = self;
         let is_session = matches!(self.pieces, SliceAssigner::Sessions(_));
-        // What comes behind a watermark need not leave before the next one.
+        // Rows after a watermark need not leave before the next one.
         let slice_ms = if is_session { slice_ms.max(self.watermark_ms.saturating_add(1)) } else { slice_ms };
         let new = if is_session { Groups::with_spans } else { Groups::new };
         let groups = slices.entry(slice_ms).or_insert_with(|| spare.pop().unwrap_or_else(|| new(aggregates)));
         groups.add(columns, start, rows, times.slice(start, rows));
     }
 
-    /// Has the aggregates of the user's take the rows of a batch.
+    /// Passes the rows of a batch to the user aggregates.
     fn settle(&mut self, columns: &Columns) -> Result<(), TaskError> {
         let Self { front, slices, aggregates, .. } = self;
         let Some(front) = front else { return Ok(()) };
@@ -116,7 +119,7 @@ impl Partial {
         groups.sum::<usize>() > MOST_GROUPS || bytes.sum::<usize>() > MOST_BYTES
     }
 
-    /// Lets leave what is complete, or all.
+    /// Emits complete slices, or all.
     fn leave(&mut self, all: bool, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         for parts in self.restored.drain(..) {
             hand_on(parts, collector)?;
@@ -143,8 +146,9 @@ impl Partial {
         Ok(())
     }
 
-    /// Lets rows that are late leave one by one, and gives the others. Whether a late one still has a session depends on those
-    /// that have come before it; one that is not late always has.
+    /// Emits late rows one by one, and returns the others. Whether a late row still has a session depends on the rows
+    /// before it;
+    /// a row that is not late always has one.
     fn apart_from_late(&self, batch: RowBatch, collector: &mut Collector<'_, '_>) -> Result<RowBatch, TaskError> {
         let times = batch.times.as_deref().unwrap_or_default();
         if times.iter().all(|time_ms| *time_ms > self.watermark_ms) {
@@ -173,7 +177,7 @@ impl Partial {
     }
 }
 
-/// Allocations that are kept: a slice is open while the next one is.
+/// Limit of reusable groups: one slice is open while the next one is.
 const MOST_SPARE: usize = 2;
 
 impl Operator<RowsFormat> for Partial {
@@ -213,7 +217,7 @@ impl Operator<RowsFormat> for Partial {
 
     fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if timestamp_ms == END_OF_TIME_MS {
-            // No event time to go on from: rows of a job that does are not late because of it.
+            // Does not advance the event time: rows of a job that resumes must not be late because the input ended.
             return self.leave(true, collector);
         }
         self.watermark_ms = self.watermark_ms.max(timestamp_ms);
@@ -236,7 +240,7 @@ impl Operator<RowsFormat> for Partial {
         Ok(())
     }
 
-    /// Whoever of them lets them leave: they are put together behind the exchange.
+    /// Takes partial aggregates of any subtask: they are merged downstream of the exchange.
     fn restore(&mut self, (): (), from: &RestoredState<'_>) -> Result<(), TaskError> {
         for mut item in from.dealt_items(STATE, self.info.parallelism)? {
             let mut parts = Parts::default();
@@ -246,7 +250,7 @@ impl Operator<RowsFormat> for Partial {
             }
             self.restored.push(parts);
         }
-        // What was late stays late: behind the exchange time had come no further than in the first of them.
+        // Late rows stay late. Downstream, event time had advanced no further than the least of these watermarks.
         let before = from.items(WATERMARK)?.into_iter().map(|(_, mut item)| item.signed());
         let before = before.collect::<Result<Vec<_>, _>>()?.into_iter().min();
         self.watermark_ms = before.unwrap_or(self.watermark_ms);
@@ -254,7 +258,7 @@ impl Operator<RowsFormat> for Partial {
     }
 }
 
-/// What the aggregates of the user's keep of these groups, by aggregate.
+/// Returns the state of the user aggregates in these groups, by aggregate.
 fn own_of<'a>(groups: impl Iterator<Item = &'a mut Groups>, aggregates: &Aggregations) -> Vec<Vec<&'a mut OwnCells>> {
     let mut own: Vec<_> = aggregates.own.iter().map(|_| Vec::new()).collect();
     for groups in groups {
@@ -273,8 +277,8 @@ fn written(parts: &Parts) -> Vec<u8> {
     out
 }
 
-/// What its state is called.
+/// Name of the state with buffered partial aggregates.
 const STATE: &str = "parts";
 
-/// What is kept of how far time had come where parts are of sessions.
+/// Name of the state with the watermark of session slices.
 const WATERMARK: &str = "watermark";

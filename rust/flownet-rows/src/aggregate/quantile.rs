@@ -1,31 +1,34 @@
-//! Quantiles of numbers, from how many of them are about as large.
+//! Estimates quantiles of numbers from a histogram.
 //!
-//! Values are counted in buckets: the power of two that they are of, cut into 128. Which one is said by the first bits
-//! of the float, so it is the same on all machines, and a value in the middle of one is off by no more than 1/256 of itself.
-//! It is `DDSketch` (Masson, Rim, Lee, 2019) with a mapping that is linear between powers of two. Counts follow from the
-//! values alone, so results depend neither on the order of rows nor on where they were put together.
+//! Values are counted in buckets: each power of two is cut into 128. The first bits of the float give the bucket, so it
+//! is
+//! the same on all machines. The middle of a bucket differs from a value by at most 1/256 of the value. This is
+//! `DDSketch`
+//! (Masson, Rim, Lee, 2019) with a mapping that is linear between powers of two. Counts follow from the values alone,
+//! so
+//! results depend neither on the order of rows nor on where they were merged.
 
 use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::{put_varint, unzigzag, zigzag};
 
 use super::cell::{Accumulates, Cell, varint};
 
-/// Bits of the mantissa that are looked at.
+/// Bits of the mantissa that select the bucket.
 const STEP_BITS: u32 = 7;
-/// Bits that are not.
+/// Remaining bits of the mantissa.
 const REST_BITS: u32 = f64::MANTISSA_DIGITS - 1 - STEP_BITS;
-/// Where infinity is. What is no number is counted behind it, as the greatest.
+/// Bucket of infinity. NaN is counted above it, as the greatest value.
 const INFINITE: i32 = (f64::INFINITY.to_bits() >> REST_BITS) as i32;
 
-/// How many values are in each bucket.
+/// Number of values per bucket.
 #[derive(Default)]
 pub(crate) struct Buckets {
-    /// Buckets that have any, in the order of their values. Those of numbers below zero have numbers below zero.
+    /// Buckets with values, in the order of the values. Negative numbers have negative bucket numbers.
     counts: Vec<(i32, u64)>,
 }
 
 impl Buckets {
-    /// The value at this quantile, between 0 and 1: of that rank, or the nearest. None: there are no values.
+    /// Returns the value at quantile `q`, between 0 and 1, by the nearest rank. Returns none if there are no values.
     pub(super) fn quantile(&self, q: f64) -> Option<f64> {
         let all: u64 = self.counts.iter().map(|(_, count)| *count).fold(0, u64::saturating_add);
         let rank = (q * all.checked_sub(1)? as f64).round() as u64;
@@ -53,7 +56,7 @@ fn bucket_of(value: f64) -> i32 {
 
 fn middle_of(bucket: i32) -> f64 {
     let magnitude = match bucket.abs() {
-        // Zero, and what is nearly that.
+        // Zero, and values that are nearly zero.
         0 => 0.0,
         INFINITE => f64::INFINITY,
         bucket if bucket > INFINITE => f64::NAN,
@@ -132,7 +135,7 @@ mod tests {
             values.sort_by(f64::total_cmp);
             let expected = values[(q * (values.len() - 1) as f64).round() as usize];
             let is_near = found == expected || (found - expected).abs() <= expected.abs() / 256.0;
-            // What is that small has fewer bits.
+            // Subnormal numbers have fewer significant bits.
             let is_tiny = found.abs() < f64::MIN_POSITIVE && expected.abs() < f64::MIN_POSITIVE;
             prop_assert!(is_near || is_tiny || found.is_nan() && expected.is_nan(), "{found} for {expected}");
         }

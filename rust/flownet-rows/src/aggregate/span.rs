@@ -1,16 +1,17 @@
-//! Parts of several rows that one session has, which say over how long a time these are.
+//! Partial aggregates of several rows of one session, with the time span of their rows.
 //!
 //! ```text
 //! value = 00 | varint milliseconds | value as of a part         no part begins so, nor a key in another form
 //! ```
 //!
-//! The part's own time is that of the earliest of its rows.
+//! The time of the partial aggregate is that of its earliest row.
 
 use flownet_runtime::varint::put_varint;
 
 use super::cell::varint;
 
-/// Appends how much later the last row is than the first; what they come to follows. Nothing, if it is no later.
+/// Appends the span between the first and the last row. The partial aggregate follows. Appends nothing if the span is
+/// zero.
 pub(super) fn put_span(out: &mut Vec<u8>, span_ms: u64) {
     if span_ms > 0 {
         out.push(OF_A_SPAN);
@@ -18,7 +19,7 @@ pub(super) fn put_span(out: &mut Vec<u8>, span_ms: u64) {
     }
 }
 
-/// How much later the last row of a part is than the first, and what they come to; none: the bytes are no part.
+/// Splits off the span. Returns the span and the partial aggregate, or none if the bytes are malformed.
 #[inline]
 pub(super) fn split(value: &[u8]) -> Option<(i64, &[u8])> {
     let Some((&OF_A_SPAN, mut rest)) = value.split_first() else { return Some((0, value)) };

@@ -1,4 +1,4 @@
-//! Parts of one row that have the row itself in front of them, for who wants it when it is late.
+//! Partial aggregates of one row that carry the row itself, for the late output.
 //!
 //! ```text
 //! value = 01 | varint run bytes | run | value as of a part      01 is that of no rows, as which no part begins
@@ -16,31 +16,31 @@ use crate::partial_aggregate::take_block;
 use crate::record_format::RowRecord;
 use crate::row_block::MalformedRun;
 
-/// Appends a row; what it comes to follows.
+/// Appends a row. Its partial aggregate follows.
 pub(super) fn put_whole(out: &mut Vec<u8>, run: &[u8]) {
     put_rows(out, 0);
     put_block(out, run);
 }
 
-/// The row, if it is there, and what it comes to; none: the bytes are no part.
+/// Splits off the row, if present. Returns the row and the partial aggregate, or none if the bytes are malformed.
 fn apart(value: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let Some((&OF_NO_ROWS, mut rest)) = value.split_first() else { return Some((None, value)) };
     let run = take_block(&mut rest)?;
     Some((Some(run), rest))
 }
 
-/// What the rows of a part come to; none: the bytes are no part.
+/// Returns the partial aggregate of a value, or none if the bytes are malformed.
 #[inline]
 pub(super) fn part(value: &[u8]) -> Option<&[u8]> {
     apart(value).map(|(_, part)| part)
 }
 
-/// Whether the row itself is there: parts that were made before anybody wanted it go on without.
+/// Returns true if the row is present. Partial aggregates written before a late output was requested have none.
 pub(super) fn has_row(value: &[u8]) -> bool {
     !matches!(apart(value), Some((None, _)))
 }
 
-/// The row itself.
+/// Decodes the row.
 pub(super) fn row(layout: &Arc<Layout>, record: &KeyedRecord<'_>) -> Result<RowRecord, MalformedRun> {
     let run = apart(record.value()).and_then(|(run, _)| run).ok_or(MalformedRun::NotOneRow)?;
     late_row(layout, run, record.timestamp_ms)

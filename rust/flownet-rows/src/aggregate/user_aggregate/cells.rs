@@ -1,4 +1,4 @@
-//! In front of the exchange: what is kept of the groups of slices, of all slices of a batch in one call.
+//! User aggregates upstream of the exchange: state of the groups of all slices, updated in one call per batch.
 
 use std::sync::Arc;
 
@@ -12,39 +12,39 @@ use crate::column::Rows;
 use crate::record_format::OperatorInfo;
 use crate::row_block::{MOST_ROWS, MalformedRun, RunWriter};
 
-/// What one aggregate keeps of the groups of one place.
+/// State of one user aggregate in the groups of one slice.
 #[derive(Debug, Default)]
 pub(crate) struct OwnCells {
     kept: Vec<GroupRows>,
     bytes: usize,
-    /// Rows of the batch that was added last, and their groups.
+    /// Rows of the last added batch, and their groups.
     pending: Vec<(u32, u32)>,
-    /// Numbers of groups among those of all places; kept for its allocation.
+    /// Number of each group across all slices. Reused, to save allocations.
     numbers: Vec<u32>,
 }
 
-/// A group of one place that has no number.
+/// Marks a group without a number.
 const NONE: u32 = u32::MAX;
 
 impl OwnCells {
-    /// Makes room for so many groups, and notes rows from `start` for them: what is kept of them is known once
-    /// [`OwnFront::settle`] has returned.
+    /// Makes room for `groups` groups, and records their rows from `start` on. Their state is updated when
+    /// [`OwnFront::settle`] returns.
     pub(crate) fn add(&mut self, groups: usize, of_row: &[u32], start: usize) {
         self.kept.resize_with(groups, GroupRows::default);
         self.pending.extend((start as u32..).zip(of_row.iter().copied()));
     }
 
-    /// Memory that it takes beyond that of a group.
+    /// Returns the memory beyond that of a group, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Appends what is kept of a group.
+    /// Appends the state of a group.
     pub(crate) fn write(&self, group: usize, out: &mut Vec<u8>) {
         self.kept[group].write(out);
     }
 
-    /// Forgets all groups.
+    /// Removes all groups.
     pub(crate) fn clear(&mut self) {
         self.kept.clear();
         self.pending.clear();
@@ -60,11 +60,11 @@ impl OwnCells {
     }
 }
 
-/// The rows of a batch for the groups of several places, which are numbered.
+/// Rows of a batch, with their groups numbered across several slices.
 struct NumberedGroups {
     rows: Vec<u32>,
     groups: Vec<u32>,
-    /// Place and group of each number.
+    /// Slice and group of each number.
     targets: Vec<(usize, u32)>,
 }
 
@@ -88,7 +88,7 @@ impl NumberedGroups {
         Self { rows, groups, targets }
     }
 
-    /// Rows of each number, in their order: where those of number `n` end is `ends[n]`.
+    /// Sorts the rows by number, in stable order. The rows of number `n` end at `ends[n]`.
     fn by_number(&self) -> (Vec<u32>, Vec<usize>) {
         let mut ends = vec![0_usize; self.targets.len()];
         self.groups.iter().for_each(|number| ends[*number as usize] += 1);
@@ -109,7 +109,7 @@ impl NumberedGroups {
     }
 }
 
-/// The aggregates of the user's, in front of the exchange.
+/// User aggregates upstream of the exchange.
 pub(crate) struct OwnFront {
     aggregations: Arc<[OwnAggregation]>,
     functions: Box<dyn OwnFunctions>,
@@ -125,7 +125,8 @@ impl OwnFront {
         Self { aggregations, functions, info }
     }
 
-    /// Takes the rows that were added: `cells` are those of each place, by aggregate, `values` the batch's of each.
+    /// Processes the recorded rows. `cells` are those of each slice, by aggregate; `values` are the batch's, by
+    /// aggregate.
     pub(crate) fn settle(&self, mut cells: Vec<Vec<&mut OwnCells>>, values: &[RecordBatch]) -> Result<(), TaskError> {
         self.with_functions(|aggregation| {
             let (cells, values) = (&mut *cells[aggregation.place], &values[aggregation.place]);
@@ -145,7 +146,7 @@ impl OwnFront {
         })
     }
 
-    /// Makes one of the states of each group, as these are about to leave.
+    /// Merges the states of each group to one. Called when the groups are about to leave.
     pub(crate) fn merge_all(&self, mut cells: Vec<Vec<&mut OwnCells>>) -> Result<(), TaskError> {
         let merging = self.aggregations.iter().filter(|aggregation| aggregation.merges);
         let several = merging.map(|aggregation| (aggregation, several(&cells[aggregation.place])));
@@ -160,7 +161,8 @@ impl OwnFront {
         })
     }
 
-    /// For each aggregate. Where values are all that is kept, nothing is called.
+    /// Calls `each` for each aggregate. If only values are stored, no user function is called, so the thread is not
+    /// prepared.
     fn with_functions(&self, mut each: impl FnMut(&OwnAggregation) -> Result<(), TaskError>) -> Result<(), TaskError> {
         if self.aggregations.iter().any(|aggregation| aggregation.merges) {
             return self.functions.attached(&mut || self.aggregations.iter().try_for_each(&mut each));
@@ -216,7 +218,7 @@ impl OwnFront {
     }
 }
 
-/// Place and group of what has several states.
+/// Returns slice and group of the groups with several states.
 fn several(cells: &[&mut OwnCells]) -> Vec<(usize, u32)> {
     let groups = cells.iter().enumerate().flat_map(|(place, cells)| {
         (0..).zip(&cells.kept).filter(|(_, kept)| kept.rows() > 1).map(move |(group, _)| (place, group))
@@ -224,7 +226,7 @@ fn several(cells: &[&mut OwnCells]) -> Vec<(usize, u32)> {
     groups.collect()
 }
 
-/// Hands out each row as a run of its own.
+/// Calls `give` for each row, as a row block of its own.
 pub(super) fn each_row(aggregation: &OwnAggregation, rows: &RecordBatch, mut give: impl FnMut(usize, &[u8])) {
     let (writer, mut run) = (RunWriter::new(&aggregation.layout, rows), Vec::new());
     for row in 0..rows.num_rows() {
@@ -234,7 +236,7 @@ pub(super) fn each_row(aggregation: &OwnAggregation, rows: &RecordBatch, mut giv
     }
 }
 
-/// Keeps the values of each group as runs.
+/// Stores the values of each group as row blocks.
 fn keep(aggregation: &OwnAggregation, numbered: &NumberedGroups, values: &RecordBatch, cells: &mut [&mut OwnCells]) {
     let (writer, mut run) = (RunWriter::new(&aggregation.layout, values), Vec::new());
     let (rows, ends) = numbered.by_number();

@@ -1,7 +1,8 @@
-//! Behind the exchange: what parts come to, where some of the aggregates are the user's.
+//! Merges partial aggregates downstream of the exchange, if some aggregates are user aggregates.
 //!
-//! What is kept of a key is shared with what this fold still has to do: results that wait to be made, and states of which
-//! there are too many. So both are done for all keys of a batch at once, and the key need not be looked for again.
+//! The state of a key is shared with the pending work of this fold: results to compute, and groups with too many
+//! states.
+//! So both are done for all keys of a batch at once, without a second lookup of the key.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -24,20 +25,20 @@ use crate::batch::RowBatch;
 use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 use crate::row_block::MalformedRun;
 
-/// Puts parts together whose cells are in part the user's.
+/// Merges partial aggregates with state of user aggregates.
 pub(crate) struct UserAggregateFold {
-    /// What flownet's own aggregates come to, and everything about keys, windows and times.
+    /// Fold of the built-in aggregates. It also handles keys, windows and times.
     built_in: AggregateFold,
     aggregations: Aggregations,
     functions: Box<dyn OwnFunctions>,
-    /// Of each aggregate: of which groups results wait.
+    /// Groups whose results are pending, by aggregate.
     waiting: Vec<Vec<PendingResult>>,
-    /// Of each aggregate: what has too many states.
+    /// Groups with too many states, by aggregate.
     many: RefCell<Vec<Vec<SharedState>>>,
     info: OperatorInfo,
 }
 
-/// What is kept of a key and window: a part's value, apart. Nothing before the first part.
+/// State of a key and window: the value of a partial aggregate, split up. Empty before the first.
 #[derive(Default)]
 pub(crate) struct OwnValue {
     built_in: Value,
@@ -46,7 +47,7 @@ pub(crate) struct OwnValue {
 
 type SharedState = Arc<Mutex<ListedState>>;
 
-/// What is kept, and whether that is listed as too many states.
+/// State of a user aggregate, and whether it is listed for merging.
 #[derive(Default)]
 struct ListedState {
     kept: GroupRows,
@@ -59,7 +60,7 @@ impl ListedState {
     }
 }
 
-/// What was kept when a result was asked for.
+/// State of a group at the time when its result was requested.
 struct PendingResult {
     of: SharedState,
     rows: u64,
@@ -67,12 +68,12 @@ struct PendingResult {
 }
 
 fn lock(shared: &SharedState) -> MutexGuard<'_, ListedState> {
-    // What is kept is whole between any two statements.
+    // The state is consistent between any two statements, so a poisoned lock is usable.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl UserAggregateFold {
-    /// Beside the fold of flownet's own aggregates.
+    /// Creates the fold, beside that of the built-in aggregates.
     pub(crate) fn new(
         built_in: AggregateFold,
         aggregations: Aggregations,
@@ -85,7 +86,7 @@ impl UserAggregateFold {
         Self { built_in, aggregations, functions, waiting, many, info }
     }
 
-    /// A part's value, apart; none: the bytes are no part.
+    /// Splits the value of a partial aggregate into built-in and user state. Returns none if the bytes are malformed.
     fn apart(&self, mut bytes: &[u8]) -> Option<(Value, Vec<GroupRows>)> {
         let rows = take_rows(&mut bytes)?;
         let own = self.aggregations.own.iter().map(|_| GroupRows::take(&mut bytes)).collect::<Option<Vec<_>>>()?;
@@ -141,7 +142,7 @@ impl UserAggregateFold {
         collector.emit(RowRecord::Batch(batch))
     }
 
-    /// The results that wait.
+    /// Returns the pending results.
     pub(super) fn take(&mut self) -> Result<RowBatch, TaskError> {
         let own = self.results()?;
         let aggregations = &self.aggregations;
@@ -149,7 +150,7 @@ impl UserAggregateFold {
         batch.map_err(|error| TaskError::Config(error.to_string()))
     }
 
-    /// What waits, as a column of each aggregate.
+    /// Computes the pending results, one column per user aggregate.
     fn results(&mut self) -> Result<Vec<ArrayRef>, TaskError> {
         let Self { aggregations, functions, waiting, info, .. } = self;
         let malformed = |error: MalformedRun| info.malformed(&error);
@@ -178,7 +179,7 @@ impl UserAggregateFold {
         Ok(results)
     }
 
-    /// Makes one of the states of whatever has many, and is still kept.
+    /// Merges the states of all groups that have many and still exist.
     pub(super) fn merge_many(&mut self) -> Result<(), TaskError> {
         let Self { aggregations, functions, info, many, .. } = self;
         let malformed = |error: MalformedRun| info.malformed(&error);
@@ -218,7 +219,7 @@ impl UserAggregateFold {
     }
 }
 
-/// A value as a part has it; nothing before the first.
+/// Encodes a value as a partial aggregate has it. Empty before the first.
 pub(super) fn whole(value: &OwnValue) -> Vec<u8> {
     let (mut whole, mut built_in) = (Vec::new(), &value.built_in[..]);
     if let Some(rows) = take_rows(&mut built_in) {
@@ -229,7 +230,7 @@ pub(super) fn whole(value: &OwnValue) -> Vec<u8> {
     whole
 }
 
-/// A state for each group of what was kept.
+/// Returns one state per group of the stored rows.
 fn states(
     functions: &dyn OwnFunctions,
     aggregation: &OwnAggregation,
@@ -243,12 +244,12 @@ fn states(
     }
 }
 
-/// Has one state stand in the place of those that it was made of, of whatever is still kept.
+/// Replaces the states of each group by the merged one, if the group still exists.
 fn keep_merged(aggregation: &OwnAggregation, merged: &[PendingResult], states: &RecordBatch) {
     let mut runs = Vec::with_capacity(merged.len());
     each_row(aggregation, states, |_, run| runs.push(run.to_vec()));
     let mut seen = HashSet::new();
-    // Of one that is there twice, the later has all that the earlier had.
+    // If a group occurs twice, the later entry includes all rows of the earlier one.
     for (PendingResult { of, rows, bytes }, run) in merged.iter().zip(&runs).rev() {
         if seen.insert(Arc::as_ptr(of)) && *rows > 1 {
             lock(of).kept.replace((*rows, *bytes), run);
@@ -273,7 +274,7 @@ impl Fold<RowsFormat> for UserAggregateFold {
             return Ok(());
         }
         self.built_in.merge((), &mut value.built_in, &later.built_in)?;
-        // What is put together of slices is given out and gone: nobody has to make its states one.
+        // Values merged from slices are emitted and dropped, so their states need not be listed for merging.
         if value.own.is_empty() {
             value.own.extend(later.own.iter().map(|shared| ListedState::shared(lock(shared).kept.clone())));
         } else {
@@ -328,7 +329,7 @@ impl Fold<RowsFormat> for UserAggregateFold {
         input.block().map(drop)
     }
 
-    /// What it keeps beside the values has left with its batch.
+    /// Holds no state beside the values: pending results were emitted at the end of their batch.
     fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What is kept of one group, and of many as one batch.
+//! State of user aggregates: the rows stored for one group, and those of many groups as one batch.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::layout::Layout;
 use crate::partial_aggregate::take_block;
 use crate::row_block::{Gather, MalformedRun};
 
-/// Rows kept of a group, as runs, each behind its length.
+/// Rows stored for a group, as row blocks, each preceded by its length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupRows {
     rows: u64,
@@ -19,7 +19,9 @@ pub(crate) struct GroupRows {
 }
 
 impl GroupRows {
-    /// Takes what was written off the front; none: the bytes are no runs. What is in the runs is looked at when they are gathered.
+    /// Takes encoded rows off the front. Returns none if the bytes are no row blocks. Their columns are checked when
+    /// they are
+    /// gathered.
     pub(crate) fn take(bytes: &mut &[u8]) -> Option<Self> {
         let runs = take_block(bytes)?;
         let (mut rows, mut rest) = (0_u64, runs);
@@ -30,34 +32,34 @@ impl GroupRows {
         Some(Self { rows, runs: runs.to_vec() })
     }
 
-    /// Appends it.
+    /// Appends the encoded rows.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         put_block(out, &self.runs);
     }
 
-    /// How many rows it says it has.
+    /// Returns the number of rows, by the headers of the row blocks.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Of its runs.
+    /// Returns the size of the row blocks in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.runs.len()
     }
 
-    /// Appends a run of so many rows.
+    /// Appends a row block of `rows` rows.
     pub(crate) fn push(&mut self, rows: usize, run: &[u8]) {
         put_block(&mut self.runs, run);
         self.rows = self.rows.saturating_add(rows as u64);
     }
 
-    /// Puts what is kept of later rows behind it.
+    /// Appends the state of later rows.
     pub(crate) fn extend(&mut self, later: &Self) {
         self.runs.extend_from_slice(&later.runs);
         self.rows = self.rows.saturating_add(later.rows);
     }
 
-    /// Has one row, this run, stand in the place of the first.
+    /// Replaces the first rows, `rows` in `bytes` bytes, by the single row in `run`.
     pub(crate) fn replace(&mut self, (rows, bytes): (u64, usize), run: &[u8]) {
         let mut first = Vec::with_capacity(run.len() + 1);
         put_block(&mut first, run);
@@ -66,7 +68,7 @@ impl GroupRows {
     }
 }
 
-/// What is kept of groups, to be handed to a function.
+/// State of many groups, gathered as the input of a user function.
 pub(crate) struct GatheredGroups {
     rows: Gather,
     groups: RowGroups,
@@ -77,7 +79,7 @@ impl GatheredGroups {
         Self { rows: Gather::new(Arc::clone(layout)), groups: RowGroups { of_row: Vec::new(), count: 0 } }
     }
 
-    /// Adds the next group: the rows in the first so many bytes of its runs.
+    /// Adds the next group: the rows in the first `bytes` bytes of its row blocks.
     pub(crate) fn add(&mut self, kept: &GroupRows, bytes: usize) -> Result<(), MalformedRun> {
         let before = self.rows.rows();
         let mut rest = &kept.runs[..bytes];
@@ -86,7 +88,7 @@ impl GatheredGroups {
         }
         let of_group = self.rows.rows() - before;
         if of_group == 0 {
-            // Of no rows there is nothing to tell.
+            // A user function gets only groups with rows.
             return Err(MalformedRun::NoRows);
         }
         let group = self.groups.count as u32;
@@ -99,7 +101,7 @@ impl GatheredGroups {
         self.groups.count == 0
     }
 
-    /// Whether each group has one row.
+    /// Returns true if each group has one row.
     pub(crate) fn are_single(&self) -> bool {
         self.groups.count == self.groups.of_row.len()
     }

@@ -1,8 +1,10 @@
-//! Aggregates of the user's: each of their functions takes the rows, or the states, of many groups at once.
+//! User aggregates: each of their functions takes the rows, or the states, of many groups at once.
 //!
-//! What is kept of a group are rows of a schema, as runs: states, where two of them can be made one, else the values
-//! themselves until a result is wanted. Putting together what is kept of two is putting it side by side, without a call.
-//! States become one where many of them have come to a group, of all such groups in one call, and where results are made.
+//! The state of a group is rows of a schema, as row blocks. If two states can be merged, these are states; else they
+//! are the
+//! values themselves, until a result is needed. Merging two groups appends their rows, without a call. States are
+//! merged to
+//! one when a group has many of them, in one call for all such groups, and when results are made.
 //!
 //! ```text
 //! kept = varint bytes | (varint bytes | run)*
@@ -28,25 +30,25 @@ use crate::layout::{Layout, UnsupportedType};
 use crate::names::twice;
 use crate::type_names::kept_columns;
 
-/// One column of a result that functions of the user's make.
+/// One result column that user functions compute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnAggregate {
-    /// What the column is called.
+    /// Name of the column.
     pub name: String,
-    /// What users call what makes it.
+    /// Name by which users call the aggregate.
     pub function: String,
-    /// The values that it takes.
+    /// Values that it takes.
     pub columns: Vec<Column>,
-    /// What it keeps of a group.
+    /// Schema of its state.
     pub state: Schema,
-    /// Of what type the result is.
+    /// Schema of its result.
     pub returns: Schema,
-    /// Whether two states can be made one; else values are kept until a result is wanted.
+    /// Whether two states can be merged. Otherwise the values are stored until a result is needed.
     pub merges: bool,
 }
 
-/// An aggregate of the user's, of rows of one schema.
+/// User aggregate that was checked against the schema of the rows.
 #[derive(Debug)]
 pub struct OwnAggregation {
     place: usize,
@@ -55,15 +57,15 @@ pub struct OwnAggregation {
     values_schema: SchemaRef,
     state: SchemaRef,
     returns: SchemaRef,
-    /// Of what is kept.
+    /// Layout of the stored rows.
     layout: Arc<Layout>,
     merges: bool,
-    /// As a user would write it.
+    /// The aggregate as a user would write it.
     text: String,
 }
 
 impl OwnAggregation {
-    /// The one in this place among those of an operator; checks names and types against the schema of the rows.
+    /// Creates the aggregate with index `place` among those of an operator. Checks names and types against `schema`.
     pub(super) fn new(aggregate: &OwnAggregate, place: usize, schema: &Schema) -> Result<Self, AggregationError> {
         let OwnAggregate { name, function, columns, state, returns, merges } = aggregate;
         let names = columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
@@ -74,7 +76,7 @@ impl OwnAggregation {
         let [returned] = &returns.fields()[..] else { return Err(AggregationError::NotOneResult { aggregate: text }) };
         let values = columns.iter().map(|column| column.value.bind(schema)).collect::<Result<Vec<_>, _>>()?;
         let fields = names.iter().zip(&values).map(|(name, value)| {
-            // What expressions say of missing values holds for a batch; what is kept is of many.
+            // An expression may be non-nullable in one batch only, but the stored rows are of many batches.
             Field::new(*name, value.data_type().clone(), true)
         });
         let values_schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
@@ -87,27 +89,27 @@ impl OwnAggregation {
         Ok(Self { place, field, values, values_schema, state, returns, layout, merges: *merges, text })
     }
 
-    /// Which it is among those of the user's.
+    /// Index among the user aggregates of the operator.
     pub fn place(&self) -> usize {
         self.place
     }
 
-    /// As a user would write it.
+    /// The aggregate as a user would write it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Of states: one row for each group.
+    /// Schema of states: one row per group.
     pub fn state(&self) -> &SchemaRef {
         &self.state
     }
 
-    /// Of results: one column, of any name.
+    /// Schema of results: one column, of any name.
     pub fn returns(&self) -> &SchemaRef {
         &self.returns
     }
 
-    /// What is kept of a group: the same for those of which checkpoints can be exchanged.
+    /// Describes the state of a group. Checkpoints are interchangeable between aggregates with the same description.
     pub(super) fn kept(&self) -> String {
         let what = if self.merges { "states" } else { "values" };
         format!("{what} {}", kept_columns(self.layout.schema()))
@@ -117,7 +119,7 @@ impl OwnAggregation {
         &self.field
     }
 
-    /// The values of a batch.
+    /// Evaluates the input values for a batch.
     pub(super) fn values(&self, batch: &RecordBatch) -> Result<RecordBatch, EvalError> {
         let columns = self.values.iter().map(|value| value.evaluate(batch)).collect::<Result<Vec<ArrayRef>, _>>()?;
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -126,21 +128,21 @@ impl OwnAggregation {
     }
 }
 
-/// Of each row of a batch, which group it is of; there are `count`, from 0, and each has a row.
+/// Group of each row of a batch. Groups are numbered from 0, and each has at least one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowGroups {
-    /// Of each row.
+    /// Group of each row.
     pub of_row: Vec<u32>,
-    /// How many there are.
+    /// Number of groups.
     pub count: usize,
 }
 
-/// The functions of the aggregates of one operator.
+/// User functions of the aggregates of one operator.
 pub trait OwnFunctions: Send {
-    /// Does work that calls them: what calls need of the thread is taken once.
+    /// Runs `work`, which calls the functions. Prepares the thread for these calls once.
     fn attached(&self, work: &mut dyn FnMut() -> Result<(), TaskError>) -> Result<(), TaskError>;
 
-    /// A state for each group of these values.
+    /// Returns a state for each group of these values.
     fn accumulate(
         &self,
         aggregation: &OwnAggregation,
@@ -148,7 +150,7 @@ pub trait OwnFunctions: Send {
         groups: RowGroups,
     ) -> Result<RecordBatch, TaskError>;
 
-    /// A state for each group of these states.
+    /// Returns a state for each group of these states.
     fn merge(
         &self,
         aggregation: &OwnAggregation,
@@ -156,11 +158,11 @@ pub trait OwnFunctions: Send {
         groups: RowGroups,
     ) -> Result<RecordBatch, TaskError>;
 
-    /// What comes of each of these states.
+    /// Returns the result of each of these states.
     fn result(&self, aggregation: &OwnAggregation, states: RecordBatch) -> Result<ArrayRef, TaskError>;
 }
 
-/// So many states of a group are made one, where its operator has come to the end of a batch.
+/// Number of states at which those of a group are merged, at the end of a batch.
 const MANY_STATES: u64 = 8;
 
 #[cfg(test)]

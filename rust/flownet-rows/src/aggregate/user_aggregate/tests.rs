@@ -1,4 +1,4 @@
-//! Sums as a user would make them, beside flownet's own.
+//! Sums as a user would write them, beside the built-in ones.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::key::KeyColumns;
 use crate::partial_aggregate::Parts;
 use crate::record_format::OperatorInfo;
 
-/// Makes sums, and counts how often it was called for them.
+/// Computes sums, and counts its calls.
 #[derive(Clone, Default)]
 struct Sums {
     accumulated: Arc<AtomicUsize>,
@@ -75,7 +75,7 @@ fn number(name: &str) -> Schema {
     Schema::new(vec![Field::new(name, DataType::Int64, true)])
 }
 
-/// Flownet's sum between two of the user's: one that merges, and one that keeps values.
+/// A built-in sum between two user sums: one that merges, and one that stores values.
 fn aggregations() -> Aggregations {
     let own = |name: &str, merges| {
         let columns = vec![Column { name: "n".into(), value: Expr::Column("n".into()) }];
@@ -121,7 +121,7 @@ fn own_of(groups: &mut [Groups]) -> Vec<Vec<&mut OwnCells>> {
     own
 }
 
-/// Parts of batches, whose rows are dealt out to two slices.
+/// Returns the partial aggregates of batches whose rows are split between two slices.
 fn parts(functions: &Sums, batches: &[&[(i64, Option<i64>)]], merges: bool) -> Vec<Parts> {
     let (front, mut slices) = (front(functions), [Groups::new(&aggregations()), Groups::new(&aggregations())]);
     for rows in batches {
@@ -139,7 +139,7 @@ fn parts(functions: &Sums, batches: &[&[(i64, Option<i64>)]], merges: bool) -> V
 
 type Sum = (i64, i64, i64, i64);
 
-/// Of each value: its key, the sum as a user's function makes it, flownet's, and the user's of values.
+/// Returns for each value: its key, the user sum that merges, the built-in sum, and the user sum that stores values.
 fn results(fold: &mut UserAggregateFold, values: &BTreeMap<Vec<u8>, OwnValue>) -> Vec<Sum> {
     for (key, value) in values {
         fold.append(None, key, value, NO_TIMESTAMP).unwrap();
@@ -185,7 +185,7 @@ proptest! {
                 fold.merge_many().unwrap();
             }
             if number % 11 == 0 {
-                // What has come so far, which goes on.
+                // Intermediate results, after which folding continues.
                 results(&mut fold, &values);
             }
         }
@@ -234,7 +234,7 @@ fn a_batch_is_one_call_whatever_its_keys_and_slices() {
         fold.merge_many().unwrap();
     }
     assert_eq!(values.len(), 300);
-    // Two parts a key in each of a hundred batches: one state and three times two more are not yet many.
+    // Two partial aggregates per key in each of 100 batches: one state and three times two more are not yet many.
     assert!(functions.merged.load(Ordering::Relaxed) <= 100, "{}", functions.merged.load(Ordering::Relaxed));
     results(&mut fold, &values);
     let merged = functions.merged.swap(0, Ordering::Relaxed);
