@@ -1,4 +1,4 @@
-//! In front of the exchange: rows of a batch that others of it are better than need not travel.
+//! Pre-selects the best rows of a batch upstream of the exchange, so that worse rows need not travel.
 
 use arrow_row::Rows;
 use flownet_runtime::TaskError;
@@ -16,7 +16,7 @@ pub(super) struct BestRows {
     ties: bool,
     pieces: SliceAssigner,
     keys: KeyTable,
-    /// The key of each row; kept for its allocation.
+    /// Key number of each row. Reused, to save allocations.
     of_row: Vec<u32>,
 }
 
@@ -27,12 +27,13 @@ impl BestRows {
         Ok(Self { count, ties: rank.ties, pieces, keys: KeyTable::default(), of_row: Vec::new() })
     }
 
-    /// They, in their order. All, where each is a window's own, and where times that these go by are missing: who is behind
-    /// the exchange says so.
+    /// Returns the candidates, in row order. Returns all rows if windows need each row on its own. Also returns all
+    /// rows if
+    /// windows by event time get rows without times, so that the downstream operator reports the error.
     pub(super) fn of(&mut self, keys: &Keys, ranks: &Rows, batch: &RowBatch) -> Vec<usize> {
         let times = batch.times.as_deref();
         let slices = match (self.pieces, times) {
-            // A session goes on for rows that are not among its best, too.
+            // Rows that are not among the best of a session extend it, too.
             (SliceAssigner::Rows | SliceAssigner::Sessions(_), _) | (SliceAssigner::Slices(_), None) => {
                 return (0..ranks.num_rows()).collect();
             }
@@ -42,7 +43,7 @@ impl BestRows {
         let Self { count, ties, keys: table, of_row, .. } = self;
         table.clear();
         table.groups(keys, 0, ranks.num_rows(), of_row);
-        // What is less is better, as it is behind the exchange, where the rows themselves decide between equal ones.
+        // Less is better, as downstream of the exchange. There the bytes of the rows decide between equal ranks.
         let rank_of = |row: usize| (ranks.row(row), (!*ties).then(|| batch.time(row)));
         let mut best = HashMap::<(u32, i64), Vec<usize>>::new();
         for (row, key) in of_row.iter().enumerate() {
@@ -52,7 +53,7 @@ impl BestRows {
             let is_worse = |rows: &[usize]| rows.get(*count - 1).is_some_and(|last| rank > rank_of(*last));
             if !is_worse(rows) {
                 rows.insert(rows.partition_point(|better| rank_of(*better) <= rank), row);
-                // Rows of the rank of the last one stay with it.
+                // Rows with the same rank as the last one stay.
                 if let Some(last) = rows.get(*count - 1).map(|last| rank_of(*last)) {
                     rows.truncate(rows.partition_point(|row| rank_of(*row) <= last));
                 }

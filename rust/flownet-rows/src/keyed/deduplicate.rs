@@ -1,4 +1,4 @@
-//! The first row of each key, and no other.
+//! Deduplicates by key: passes only the first row of each key.
 
 use arrow_schema::SchemaRef;
 use flownet_runtime::operator::{KeyedRecord, Operator};
@@ -12,11 +12,11 @@ use crate::gathered_rows::GatheredRows;
 use crate::layout::Layout;
 use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 
-/// Lets a row pass whose key is new: at all, or within a time to live by the wall clock.
+/// Passes a row if its key is new. With a time to live, a key is new again after it, in processing time.
 pub(crate) struct Deduplicate {
-    /// When the row of each key passed that is remembered, in milliseconds of the wall clock.
+    /// Time at which the row of each remembered key passed, in milliseconds of the wall clock.
     seen: LargeState<i64>,
-    /// When keys are forgotten.
+    /// Timers that remove expired keys.
     expiries: TimerService<TimerKey>,
     ttl_ms: Option<i64>,
     passed: GatheredRows,
@@ -34,14 +34,15 @@ impl Values<i64> for SeenValues {
         input.signed()
     }
 
-    /// It lies in the table.
+    /// The value is stored inline in the table.
     fn resident_bytes(&self, _: usize) -> usize {
         0
     }
 }
 
 impl Deduplicate {
-    /// Of rows of this schema, for the keys of these groups, which are forgotten so long after their first row.
+    /// Creates the operator for rows of this schema and keys of these key groups. A key expires `ttl_ms` after its
+    /// first row.
     pub(crate) fn new(
         schema: SchemaRef,
         ttl_ms: Option<i64>,
@@ -53,7 +54,7 @@ impl Deduplicate {
         Ok(Self { seen, expiries: TimerService::new(), ttl_ms, passed })
     }
 
-    /// Forgets what is due.
+    /// Removes expired keys.
     fn expire(&mut self, now_ms: i64) -> Result<(), TaskError> {
         while let Some((_, owner)) = self.expiries.pop_due(now_ms)? {
             self.seen.remove(owner.key(), owner.hash())?;
@@ -130,7 +131,7 @@ impl Operator<RowsFormat> for Deduplicate {
     }
 }
 
-/// What its state is called.
+/// Name of the state.
 const STATE: &str = "seen";
-/// And what the timers are called that forget keys, for errors.
+/// Name of the timers that remove keys, for errors.
 const EXPIRIES: &str = "timers of seen";

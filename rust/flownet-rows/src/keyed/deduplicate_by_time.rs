@@ -1,11 +1,12 @@
-//! The first row of each key within a time to live, by event time.
+//! Deduplicates by key within a time to live, in event time.
 //!
-//! A row waits until the watermark reaches its time. Then no earlier one can come, and it passes if no row of its key has
-//! passed within the time to live before it. Of rows of one key and time the one with the least bytes counts.
+//! A row waits until the watermark reaches its time. Then no earlier row can arrive. The row passes if no row of its
+//! key
+//! passed within the time to live before it. Among rows of one key and time, the one with the least bytes counts.
 //!
 //! # Invariants
-//! - I1: which rows pass depends on the rows alone, in any order of arrival, if none is late.
-//! - I2: a row that passed is remembered until event time is the time to live behind it.
+//! - I1: the rows that pass depend on the rows alone, in any order of arrival, if no row is late.
+//! - I2: a row that passed is remembered until event time is past it by the time to live.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,12 +26,12 @@ use crate::gathered_rows::GatheredRows;
 use crate::layout::Layout;
 use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 
-/// Lets a row pass whose key is new at its time.
+/// Passes a row if its key is new at the row's time.
 pub(crate) struct DeduplicateByTime {
     keys: LargeState<OfKey>,
-    /// When rows have waited long enough.
+    /// Timers of waiting rows.
     due: TimerService<TimerKey>,
-    /// When keys are forgotten.
+    /// Timers that remove keys.
     expiries: TimerService<TimerKey>,
     ttl_ms: i64,
     time: EventTime,
@@ -38,17 +39,18 @@ pub(crate) struct DeduplicateByTime {
     metrics: Option<Arc<TaskMetrics>>,
 }
 
-/// What is kept of a key.
+/// State of a key.
 #[derive(Clone, Debug, Default)]
 struct OfKey {
-    /// The time of the row that passed last.
+    /// Time of the row that passed last.
     last_ms: Option<i64>,
-    /// One row for each time.
+    /// Waiting rows, at most one per time.
     waiting: BTreeMap<i64, Box<[u8]>>,
 }
 
-/// As state has it: how many rows have passed that are remembered, 0 or 1, and the time of that row; how many wait, and of
-/// each the time and the row as a block.
+/// Encodes the state of a key. First the number of remembered rows that passed, 0 or 1, and the time of that row. Then
+/// the
+/// number of waiting rows, and for each the time and the row as a block.
 struct KeyValues;
 
 impl Values<OfKey> for KeyValues {
@@ -74,7 +76,8 @@ impl Values<OfKey> for KeyValues {
 }
 
 impl OfKey {
-    /// Whether a row passed that is so near before this time that one of this time is no new one.
+    /// Returns true if a row passed less than the time to live before `time_ms`, so that a row of this time is a
+    /// duplicate.
     fn is_known(&self, time_ms: i64, ttl_ms: i64) -> bool {
         self.last_ms.is_some_and(|last_ms| time_ms.saturating_sub(last_ms) < ttl_ms)
     }
@@ -85,7 +88,9 @@ impl OfKey {
 }
 
 impl DeduplicateByTime {
-    /// Of rows of this schema, for the keys of these groups, which are forgotten so long after the row that passed.
+    /// Creates the operator for rows of this schema and keys of these key groups. A key expires `ttl_ms` after the last
+    /// row
+    /// that passed.
     pub(crate) fn new(
         schema: SchemaRef,
         ttl_ms: i64,
@@ -104,7 +109,7 @@ impl DeduplicateByTime {
         })
     }
 
-    /// Lets those pass that have waited until this watermark.
+    /// Passes the rows that have waited until this watermark.
     fn pass(&mut self, watermark_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         while let Some((due_ms, owner)) = self.due.pop_due(watermark_ms)? {
             collector.cancel().check()?;
@@ -122,7 +127,7 @@ impl DeduplicateByTime {
         Ok(())
     }
 
-    /// Forgets what is due.
+    /// Removes expired keys.
     fn expire(&mut self, watermark_ms: i64) -> Result<(), TaskError> {
         while let Some((due_ms, owner)) = self.expiries.pop_due(watermark_ms)? {
             let Some(held) = self.keys.get_mut(owner.key(), owner.hash(), &KeyValues)? else { continue };
@@ -186,7 +191,7 @@ impl Operator<RowsFormat> for DeduplicateByTime {
     fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let watermark_ms = self.time.advance(timestamp_ms);
         self.pass(watermark_ms, collector)?;
-        // At the end of the input nothing is new any more, and a job that goes on from here finds all keys.
+        // No row is new after the end of the input, and a job that resumes from here needs all keys.
         if watermark_ms < END_OF_TIME_MS {
             self.expire(watermark_ms)?;
         }
@@ -220,8 +225,8 @@ impl Operator<RowsFormat> for DeduplicateByTime {
     }
 }
 
-/// What its state is called.
+/// Name of the state.
 const STATE: &str = "first_rows";
-/// And what the timers are called, for errors.
+/// Names of the timers, for errors.
 const DUE: &str = "timers of rows that wait";
 const EXPIRIES: &str = "timers of first rows";

@@ -1,4 +1,4 @@
-//! In front of the exchange: rows by their key, one by one, or those of a batch that have one key together.
+//! Sends rows by key to the downstream operator: one by one, or all rows of one key in a batch as a mini-batch.
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_buffer::NullBuffer;
@@ -24,20 +24,20 @@ use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 use crate::row_block::RunWriter;
 use crate::scatter::Targets;
 
-/// Sends each row to where its key is.
+/// Operator that routes each row by its key.
 pub(crate) struct KeyRows {
     keys: KeyColumns,
-    /// Whether rows go whose key has a value that is missing.
+    /// Whether rows with a null in their key are sent.
     keeps_null_keys: bool,
     carried: Vec<usize>,
     layout: Layout,
     rank: Option<Ranks>,
-    /// Of who takes rows of one key together.
+    /// Collects mini-batches, if the downstream operator takes them.
     bundles: Option<Bundles>,
     info: OperatorInfo,
 }
 
-/// Has the rows of a batch that have one key go together.
+/// Groups the rows of a batch by key into mini-batches.
 #[derive(Default)]
 struct Bundles {
     keys: KeyTable,
@@ -46,7 +46,7 @@ struct Bundles {
 }
 
 impl Bundles {
-    /// Hands out the rows of a batch, those of one key in their order.
+    /// Emits the rows of a batch. Rows of one key keep their order.
     fn of(
         &mut self,
         (keys, batch): (&Keys, &RowBatch),
@@ -83,7 +83,7 @@ impl Bundles {
     }
 }
 
-/// What rows are ranked by: bytes that are less, the better a row is.
+/// Ranks of rows, as bytes: less is better.
 struct Ranks {
     column: usize,
     converter: RowConverter,
@@ -94,7 +94,7 @@ impl Ranks {
     fn new(input: &Schema, rank: &RowsRank) -> Result<Self, TaskError> {
         let refused = |error: ArrowError| TaskError::Config(error.to_string());
         let column = input.index_of(&rank.by).map_err(refused)?;
-        // What is missing is the worst.
+        // Nulls rank last.
         let options = SortOptions { descending: rank.descending, nulls_first: false };
         let field = SortField::new_with_options(input.field(column).data_type().clone(), options);
         Ok(Self { column, converter: RowConverter::new(vec![field]).map_err(refused)?, best: BestRows::new(rank)? })
@@ -105,10 +105,10 @@ impl Ranks {
     }
 }
 
-/// Of the time, at the end of a rank.
+/// Bytes of the time at the end of a rank.
 pub(super) const TIME_BYTES: usize = size_of::<i64>();
 
-/// Of equal rows the earlier one is better.
+/// Appends the rank and the time: among equal rows the earlier one is better.
 fn put_rank(rank: arrow_row::Row<'_>, time_ms: i64, out: &mut Vec<u8>) {
     put_varint(out, (rank.as_ref().len() + TIME_BYTES) as u64);
     out.extend_from_slice(rank.as_ref());
@@ -116,7 +116,7 @@ fn put_rank(rank: arrow_row::Row<'_>, time_ms: i64, out: &mut Vec<u8>) {
 }
 
 impl KeyRows {
-    /// Of rows of this schema, of which these columns go, called as the `output` says.
+    /// Creates the operator for rows of schema `input`. It sends the columns `carried`, under the names of `output`.
     pub(crate) fn new(
         (input, keys): (&Schema, &[String]),
         (carried, output): (&[String], SchemaRef),
@@ -203,7 +203,7 @@ mod tests {
     use crate::key::IntKey;
     use crate::row_block::Gather;
 
-    /// Of thirds of a millisecond.
+    /// Returns a time given in thirds of a millisecond.
     fn exact(thirds: i64) -> ExactTime {
         ExactTime { ms: thirds.div_euclid(3), nanos: thirds.rem_euclid(3) as u32 * 333_333 }
     }

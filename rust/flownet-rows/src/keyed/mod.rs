@@ -1,4 +1,4 @@
-//! Rows one by one, by key: each leaves for who keeps it as a run of its own.
+//! Operators on single rows by key. Each row travels to its operator as a row block of its own.
 //!
 //! ```text
 //! row by key = varint key bytes | canonical key | run of one row

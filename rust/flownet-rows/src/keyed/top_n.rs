@@ -1,4 +1,4 @@
-//! The best rows of each key and window.
+//! Selects the best rows of each key and window.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::layout::Layout;
 use crate::partial_aggregate::take_block;
 use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 
-/// Keeps so many rows, the best first. Of rows of one rank the one whose bytes are less is better: which rows stay depends
-/// on nothing but the rows.
+/// Stores up to `count` rows, the best first. Among rows of one rank, the one with the lesser bytes is better. So the
+/// result depends only on the rows.
 pub(crate) struct TopN {
     count: usize,
-    /// Whether rows whose values are equal to the last one's stay, too.
+    /// Whether rows that tie with the last one are stored, too.
     ties: bool,
     layout: Arc<Layout>,
     best: GatheredRows,
 }
 
-/// A row, and what it is ranked by. Of one millisecond the [nanoseconds](crate::event_time) of the row decide.
+/// Row and its rank. Within one millisecond the [nanoseconds](crate::event_time) of the rows decide.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RankedRow {
     rank: Box<[u8]>,
@@ -35,7 +35,7 @@ pub(crate) struct RankedRow {
 }
 
 impl TopN {
-    /// Of rows of this schema.
+    /// Creates the fold for rows of this schema.
     pub(crate) fn new(schema: SchemaRef, rank: &RowsRank, info: OperatorInfo) -> Result<Self, TaskError> {
         let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
         let count = usize::try_from(rank.count.get()).unwrap_or(usize::MAX);
@@ -58,13 +58,13 @@ impl TopN {
     }
 }
 
-/// What comes before the time in a rank.
+/// Returns the rank without the time at its end.
 fn value_of(rank: &[u8]) -> &[u8] {
     rank.split_last_chunk::<TIME_BYTES>().map_or(rank, |(value, _)| value)
 }
 
 impl Fold<RowsFormat> for TopN {
-    /// The best first.
+    /// Rows, the best first.
     type Value = Vec<RankedRow>;
 
     #[inline]
@@ -95,7 +95,7 @@ impl Fold<RowsFormat> for TopN {
         rows: &mut Vec<RankedRow>,
         collector: &mut Collector<'_, '_>,
     ) -> Result<(), TaskError> {
-        // The time of a result is that of its window.
+        // A result has the time of its window.
         rows.iter().try_for_each(|row| self.best.add(split_nanos(&row.run).1, window.max_ms(), collector))
     }
 
@@ -121,7 +121,7 @@ impl Fold<RowsFormat> for TopN {
         (0..count).map(|_| Ok(RankedRow { rank: input.block()?.into(), run: input.block()?.into() })).collect()
     }
 
-    /// What was to leave has left with its batch.
+    /// Holds no state beside the values: pending results were emitted at the end of their batch.
     fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }
