@@ -1,4 +1,4 @@
-//! Rows that have met, as columns: each row once, and which is with which. Pairs are then picked column by column.
+//! Collects joined rows as columns: each row once, and the row indices of each pair. Then picks the pairs by column.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::layout::Layout;
 use crate::record_format::{BATCH_ROWS, Collector, OperatorInfo, RowRecord};
 use crate::row_block::{Gather, MalformedRun};
 
-/// Pairs, until there are enough of them for a batch.
+/// Collects pairs until they fill a batch.
 pub(super) struct JoinedBatchBuilder {
     sides: [Side; 2],
     schema: SchemaRef,
-    /// Of the pairs.
+    /// Times of the pairs.
     times: RowTimes,
-    /// Of the runs of the rows of all pairs, which bounds what becomes of them.
+    /// Total bytes of the rows of all pairs. It bounds the size of the result.
     bytes: usize,
-    /// How many batches there were before.
+    /// Number of earlier batches.
     batch: u64,
     info: OperatorInfo,
 }
 
-/// Where a row is, as long as its batch is not handed on.
+/// Index of a row in the batch being built.
 #[derive(Clone, Copy, Debug)]
 struct RowIndex {
     batch: u64,
@@ -41,9 +41,9 @@ struct Side {
     rows: Gather,
     /// Which of their columns pairs have.
     shown: Vec<usize>,
-    /// Of each pair, which of them.
+    /// Row index of each pair.
     of_pairs: Vec<u32>,
-    /// The run of the last one that came by itself, and where it is: a row that meets several comes again and again.
+    /// Last row that was added by itself, and its index. A row that matches several rows is added again and again.
     last: (Vec<u8>, Option<RowIndex>),
 }
 
@@ -52,7 +52,7 @@ impl Side {
         Self { rows: Gather::new(layout), shown, of_pairs: Vec::new(), last: (Vec::new(), None) }
     }
 
-    /// Where the row of this run is, if it is the one that came before.
+    /// Returns the index of this row, if it is the last one that was added.
     #[inline]
     fn known(&mut self, run: &[u8]) -> Option<RowIndex> {
         let (last, place) = &mut self.last;
@@ -64,7 +64,7 @@ impl Side {
         *place
     }
 
-    /// Adds the row of this run to a pair; it is added to the rows if it is not known where it is.
+    /// Adds a row to a pair. Stores the row first, unless it is in the batch already.
     #[inline]
     fn push(&mut self, run: &[u8], place: &mut Option<RowIndex>, batch: u64) -> Result<(), MalformedRun> {
         let row = match *place {
@@ -79,10 +79,11 @@ impl Side {
         Ok(())
     }
 
-    /// The columns of the rows of all pairs.
+    /// Returns the columns of all pairs.
     fn take(&mut self) -> Result<Vec<ArrayRef>, MalformedRun> {
         let (rows, of_pairs) = (self.rows.take()?, std::mem::take(&mut self.of_pairs));
-        // Rows lie in the order in which they came to a pair: where there are as many, each is in one.
+        // Rows are stored in the order of their first pair. If there are as many pairs as rows, each row is in one
+        // pair.
         let mut shown = self.shown.iter().map(|column| rows.column(*column));
         if rows.num_rows() == of_pairs.len() {
             return Ok(shown.cloned().collect());
@@ -96,13 +97,13 @@ impl Side {
 }
 
 impl JoinedBatchBuilder {
-    /// Of rows of these layouts, of which pairs have these columns, called as the schema says.
+    /// Creates a builder for rows of these layouts. Pairs have the given columns, named by `schema`.
     pub(super) fn new(sides: [(Arc<Layout>, Vec<usize>); 2], schema: SchemaRef, info: OperatorInfo) -> Self {
         let sides = sides.map(|(layout, shown)| Side::new(layout, shown));
         Self { sides, schema, times: RowTimes::default(), bytes: 0, batch: 0, info }
     }
 
-    /// Adds a pair of this time, and hands on what there is before, if that is enough.
+    /// Adds a pair with its time. Emits the pairs before it first, if they fill a batch.
     pub(super) fn add(
         &mut self,
         [left, right]: [&[u8]; 2],
@@ -113,7 +114,7 @@ impl JoinedBatchBuilder {
         self.push_alone([left, right], time).map_err(|error| self.info.malformed(&error))
     }
 
-    /// Adds each of some rows with each of the others.
+    /// Adds each row of one side with each row of the other.
     pub(super) fn add_all(
         &mut self,
         [lefts, rights]: [&[&[u8]]; 2],
@@ -133,7 +134,7 @@ impl JoinedBatchBuilder {
         Ok(())
     }
 
-    /// Hands on what there is, if it is enough for a batch. One has times for all of its rows, or for none.
+    /// Emits the pending pairs if they fill a batch. A batch has times for all of its rows, or for none.
     #[inline]
     fn make_room(&mut self, time_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let Some(first_ms) = self.times.first_ms() else { return Ok(()) };
@@ -142,7 +143,7 @@ impl JoinedBatchBuilder {
         if is_full || is_other { self.hand_on(collector) } else { Ok(()) }
     }
 
-    /// Adds a pair of which either row may be that of the pair before.
+    /// Adds a pair of rows, either of which may be that of the previous pair.
     #[inline]
     fn push_alone(&mut self, runs: [&[u8]; 2], time: ExactTime) -> Result<(), MalformedRun> {
         let [left, right] = &mut self.sides;
@@ -154,7 +155,7 @@ impl JoinedBatchBuilder {
         Ok(())
     }
 
-    /// Adds a pair; where its rows are may be known, and is from now on.
+    /// Adds a pair. Reads the indices of its rows if they are known, and sets them.
     #[inline]
     fn push(&mut self, rows: [(&[u8], &mut Option<RowIndex>); 2], time: ExactTime) -> Result<(), MalformedRun> {
         for (side, (run, place)) in self.sides.iter_mut().zip(rows) {
@@ -177,7 +178,7 @@ impl JoinedBatchBuilder {
         Ok(RowBatch::with_times(columns, times))
     }
 
-    /// Hands on what there is.
+    /// Emits the pending pairs, if any.
     pub(super) fn hand_on(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.times.is_empty() {
             return Ok(());
@@ -186,7 +187,7 @@ impl JoinedBatchBuilder {
         collector.emit(RowRecord::Batch(batch))
     }
 
-    /// What a peer sent is no row.
+    /// Builds the error for bytes of a peer that are not one row.
     #[cold]
     pub(super) fn malformed(&self) -> TaskError {
         self.info.malformed(&MalformedRun::NotOneRow)
@@ -240,7 +241,7 @@ mod tests {
     proptest! {
         #[test]
         fn pairs_come_side_by_side_in_their_order(
-            // Few values, so that a row follows itself, and of more than one batch.
+            // Few values, so that a row often repeats the row before it, and rows of more than one batch.
             rows in proptest::collection::vec((any::<Option<bool>>(), any::<Option<bool>>(), any::<bool>(), 0i64..99), 0..60),
             taken_at in 0usize..60,
         ) {

@@ -1,7 +1,7 @@
-//! Joins by key: rows [go there one by one](crate::keyed), and meet as bytes.
+//! Joins rows by key. Rows arrive [one by one](crate::keyed), and are matched as bytes.
 //!
-//! Which rows meet, what is kept and when it is let go is said where it is for all media, in [`flownet_runtime::operator`].
-//! A row whose key has a value that is missing meets nobody.
+//! [`flownet_runtime::operator`] describes, for all record formats, which rows match and how long they are stored.
+//! A row with a null in its key matches no row.
 
 mod joined_batch;
 mod pairs;

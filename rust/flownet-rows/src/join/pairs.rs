@@ -1,4 +1,4 @@
-//! Behind the exchange: the columns of two rows that meet.
+//! Joins rows downstream of the exchange: combines the columns of two matching rows.
 
 use std::sync::Arc;
 
@@ -21,30 +21,30 @@ use crate::partial_aggregate::take_block;
 use crate::record_format::{Collector, OperatorInfo, RowRecord, RowsFormat};
 use crate::row_block::RunWriter;
 
-/// The columns of the rows of two inputs.
+/// Columns of a join.
 pub(crate) struct PairColumns<'a> {
-    /// As they come.
+    /// Columns of the rows of each side, as they arrive.
     pub(crate) sides: [SchemaRef; 2],
-    /// Of the second, those that pairs have; of the first they have all.
+    /// Columns of the second side that pairs have. Of the first side, pairs have all.
     pub(crate) shown: &'a [String],
-    /// Those of pairs.
+    /// Columns of pairs.
     pub(crate) pairs: SchemaRef,
-    /// Of late rows, where somebody asked for them.
+    /// Columns of late rows of each side, if a late output was requested.
     pub(crate) late: [Option<SchemaRef>; 2],
 }
 
-/// Puts rows side by side. A row is kept as a run of its own, behind its [nanoseconds](crate::event_time).
+/// Combines matching rows. A row is stored as a row block of its own, after its [nanoseconds](crate::event_time).
 pub(crate) struct RowPairs {
     met: JoinedBatchBuilder,
-    /// As rows come, and as late ones leave.
+    /// Layouts in which rows of each side arrive.
     layouts: [Arc<Layout>; 2],
     late: [Option<SchemaRef>; 2],
-    /// A row of the second side of which nothing is there.
+    /// A row of the second side that is all null, for unmatched rows.
     missing: Vec<u8>,
 }
 
 impl RowPairs {
-    /// Of rows of these columns.
+    /// Creates the pairing of rows with these columns.
     pub(crate) fn new(columns: PairColumns<'_>, may_miss: bool, info: OperatorInfo) -> Result<Self, TaskError> {
         let PairColumns { sides: [left, right], shown, pairs, late } = columns;
         let refused = |error: ArrowError| TaskError::Config(error.to_string());
@@ -63,7 +63,7 @@ impl RowPairs {
     }
 }
 
-/// A run of one row whose values are all missing.
+/// Encodes a row block of one row whose values are all null.
 fn missing(layout: &Layout) -> Result<Vec<u8>, ArrowError> {
     let columns = layout.schema().fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(1));
@@ -73,7 +73,7 @@ fn missing(layout: &Layout) -> Result<Vec<u8>, ArrowError> {
     Ok(run)
 }
 
-/// The blocks that these bytes are, if they are nothing else.
+/// Splits bytes into length-prefixed blocks. Returns none if they are malformed.
 fn blocks(mut bytes: &[u8]) -> Option<SmallVec<[&[u8]; 4]>> {
     let mut blocks = SmallVec::new();
     while !bytes.is_empty() {
@@ -85,7 +85,8 @@ fn blocks(mut bytes: &[u8]) -> Option<SmallVec<[&[u8]; 4]>> {
 impl Pairing<RowsFormat> for RowPairs {
     type JoinRecord<'b, 'm> = &'b [u8];
 
-    /// A run begins with its number of rows, which is one, and nanoseconds with another byte than bundles do.
+    /// A row block begins with its number of rows, which is one, and nanoseconds with 02. Mini-batches begin with
+    /// another byte.
     const MAY_BE_BUNDLED: bool = true;
 
     #[inline]
@@ -123,7 +124,7 @@ impl Pairing<RowsFormat> for RowPairs {
         let row = late_row(&self.layouts[side], record.value(), record.timestamp_ms);
         let row = row.map_err(|error| self.met.info().malformed(&error))?;
         let Some(schema) = &self.late[side] else { return Ok(row) };
-        // A pair may lack what a row has, and calls it by another name.
+        // A pair may lack columns of a late row, or name them differently.
         let RowBatch { columns, times, nanos } = row.into_batch()?;
         let columns = RecordBatch::try_new(Arc::clone(schema), columns.columns().to_vec());
         let columns = columns.map_err(|error| TaskError::Config(error.to_string()))?;
@@ -138,7 +139,7 @@ impl Pairing<RowsFormat> for RowPairs {
 }
 
 impl Fold<RowsFormat> for RowPairs {
-    /// Rows as blocks.
+    /// Rows of both sides, as blocks.
     type Value = BothSides;
 
     #[inline]
@@ -166,7 +167,7 @@ impl Fold<RowsFormat> for RowPairs {
         BothSides::read(input)
     }
 
-    /// What has met has left with its batch.
+    /// Holds no state beside the values: pending pairs were emitted at the end of their batch.
     fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }
@@ -175,7 +176,7 @@ impl Fold<RowsFormat> for RowPairs {
         !rows.is_empty()
     }
 
-    /// Each of one with each of the other.
+    /// Pairs each row of one side with each row of the other.
     fn emit(
         &mut self,
         _: Window,

@@ -1,4 +1,4 @@
-//! What the columns of a join are.
+//! Computes the schemas of a join.
 
 use std::sync::Arc;
 
@@ -8,78 +8,80 @@ use crate::key::{NoKey, place};
 use crate::layout::{Layout, UnsupportedType};
 use crate::type_names::{kept_columns, type_name};
 
-/// The columns of two sides, and of their pairs.
+/// Columns of the two sides of a join, and of their pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JoinSchemas {
-    /// Of the first side: all of its columns.
+    /// All columns of the first side.
     pub left: JoinColumns,
-    /// Of the second side: all but its key, which the first side has; all, where its late rows are wanted.
+    /// Columns of the second side except its key, which the first side has. All columns if late rows are requested.
     pub right: JoinColumns,
-    /// Of those of the second side, the ones that pairs have.
+    /// Columns of the second side that pairs have.
     pub shown: Vec<String>,
-    /// Those of the first, then those of the second.
+    /// Columns of a pair: those of the first side, then those of the second.
     pub output: SchemaRef,
-    /// What is kept of each side: who goes on with it has to keep the same.
+    /// Description of the stored rows of each side. A job that resumes must store the same columns.
     pub kept: Vec<String>,
 }
 
-/// Columns of one side that go to the join.
+/// Columns of one side that the join receives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JoinColumns {
-    /// As they are called in front of it.
+    /// Names upstream of the join.
     pub columns: Vec<String>,
-    /// As they are called behind it.
+    /// Names and types downstream of the join.
     pub schema: SchemaRef,
 }
 
-/// Rows that cannot be joined.
+/// Reasons why rows cannot be joined.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum JoinError {
-    /// A column is no key.
+    /// A column cannot be a key.
     #[error(transparent)]
     Key(#[from] NoKey),
-    /// Keys of different sizes.
+    /// The keys have different numbers of columns.
     #[error(
         "join: the keys have {left} and {right} columns, and would never be equal: say as many of each in key_by()"
     )]
     KeySizes {
-        /// Of the first side.
+        /// Number of key columns of the first side.
         left: usize,
-        /// Of the second.
+        /// Number of key columns of the second side.
         right: usize,
     },
-    /// Values that are never equal.
+    /// The types of the keys are never equal.
     #[error(
         "join: key column '{left}' is of type {left_type} and '{right}' of type {right_type}, which are never equal: cast one \
          of them before"
     )]
     KeyTypes {
-        /// A column of the first side.
+        /// Key column of the first side.
         left: String,
         /// Its type.
         left_type: String,
-        /// Its match on the second.
+        /// Matching key column of the second side.
         right: String,
         /// Its type.
         right_type: String,
     },
-    /// Two columns of one name.
+    /// Two columns of the result have the same name.
     #[error(
         "join: two columns of the result are called '{column}': say another suffix=, or rename() one of them before key_by()"
     )]
     Twice {
-        /// The name.
+        /// Name of both columns.
         column: String,
     },
-    /// A column that rows cannot have.
+    /// A column has a type that rows cannot have.
     #[error("join: {0}")]
     Type(#[from] UnsupportedType),
 }
 
 impl JoinSchemas {
-    /// Of sides with these columns, which meet by these keys. A column of the second whose name the first has, too, gets
-    /// `suffix` behind its name. Where a row may come without one of the second, `right_may_miss` says so; and where late
-    /// rows of the second are wanted, `right_is_whole`.
+    /// Computes the schemas of a join of sides with these columns and keys. A column of the second side whose name the
+    /// first
+    /// side has, too, gets the `suffix`. Set `right_may_miss` if a row may be unmatched, and `right_is_whole` if late
+    /// rows of the
+    /// second side are requested.
     pub fn new(
         (left, left_keys): (&Schema, &[String]),
         (right, right_keys): (&Schema, &[String]),
@@ -138,7 +140,7 @@ fn check_keys(left: &Schema, left_keys: &[String], right: &Schema, right_keys: &
     Ok(())
 }
 
-/// Types whose values may be equal.
+/// Families of types whose values may be equal.
 #[derive(Debug, PartialEq, Eq)]
 enum Family {
     Texts,
