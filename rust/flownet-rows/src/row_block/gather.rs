@@ -1,4 +1,4 @@
-//! From runs to the columns of a batch.
+//! Decodes row blocks into the columns of a batch.
 
 use std::sync::Arc;
 
@@ -11,50 +11,50 @@ use flownet_runtime::varint::{VarintError, take_varint};
 use super::{ALL_THERE, MOST_ROWS, SOME_MISSING};
 use crate::layout::{ColumnLayout, Layout, Shape};
 
-/// Bytes that no flownet sender writes. What had been gathered is lost with them.
+/// Bytes that no flownet sender writes. After this error the gathered rows are lost.
 #[derive(Debug, thiserror::Error)]
 pub enum MalformedRun {
-    /// A number of rows that is none.
+    /// The number of rows is malformed.
     #[error("a run of rows that no flownet sender writes: {0}")]
     Varint(#[from] VarintError),
-    /// Fewer bytes than it says.
+    /// The row block ends too early.
     #[error("a run of rows that no flownet sender writes: {missing} bytes are missing at its end")]
     Truncated {
-        /// Bytes that are not there.
+        /// Number of missing bytes.
         missing: usize,
     },
-    /// More bytes than it says.
+    /// Bytes follow the last column.
     #[error("a run of rows that no flownet sender writes: {surplus} bytes follow its last column")]
     Surplus {
-        /// Bytes too many.
+        /// Number of extra bytes.
         surplus: usize,
     },
-    /// More rows than a run may have.
+    /// The row block claims more rows than allowed.
     #[error("a run of {rows} rows, and none has more than {MOST_ROWS}")]
     TooManyRows {
-        /// That it says it has.
+        /// Number of rows that it claims.
         rows: u64,
     },
-    /// What was kept as one row.
+    /// A stored row is not exactly one row.
     #[error("a run of rows that no flownet sender writes, where one row was to be")]
     NotOneRow,
-    /// What was kept as some rows.
+    /// Stored rows are no rows.
     #[error("a run of rows that no flownet sender writes, where rows were to be")]
     NoRows,
-    /// A byte that is neither of two.
+    /// The byte before a bitmap of nulls is invalid.
     #[error(
         "a run of rows that no flownet sender writes: {0:#04x} says neither that all values are there nor that some are not"
     )]
     NoNulls(u8),
-    /// More than 2 GiB of texts, bytes or items of lists in one batch.
+    /// A batch has more than 2 GiB of strings, bytes or list items in one column.
     #[error("a batch of rows with more than 2^31 - 1 bytes or items in one column")]
     TooLong,
-    /// Text that is not UTF-8, for one.
+    /// The values are invalid, for example strings that are not UTF-8.
     #[error("a run of rows that no flownet sender writes: {0}")]
     Values(#[from] ArrowError),
 }
 
-/// Rows that arrive in runs, until there are enough of them for a batch.
+/// Gathers rows of arriving row blocks until they fill a batch.
 #[derive(Debug)]
 pub struct Gather {
     layout: Arc<Layout>,
@@ -63,18 +63,18 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Of runs of this layout.
+    /// Creates a gatherer for row blocks of this layout.
     pub fn new(layout: Arc<Layout>) -> Self {
         let columns = building(layout.columns());
         Self { layout, columns, rows: 0 }
     }
 
-    /// Rows that wait for [`take`](Self::take).
+    /// Returns the number of rows that wait for [`take`](Self::take).
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Adds the rows of a run. After an error it is of no use.
+    /// Adds the rows of a row block. After an error the gatherer is unusable.
     #[inline]
     pub fn push(&mut self, run: &[u8]) -> Result<(), MalformedRun> {
         let (rows, mut rest) = take_varint(run)?;
@@ -90,7 +90,7 @@ impl Gather {
         Ok(())
     }
 
-    /// What was gathered; nothing is left.
+    /// Returns the gathered rows as a batch, and clears the gatherer.
     pub fn take(&mut self) -> Result<RecordBatch, MalformedRun> {
         let rows = std::mem::take(&mut self.rows);
         let columns = self.columns.iter_mut().map(|column| column.take(rows)).collect::<Result<_, _>>()?;
@@ -103,7 +103,7 @@ fn building(columns: &[ColumnLayout]) -> Vec<ColumnGatherer> {
     columns.iter().map(ColumnGatherer::new).collect()
 }
 
-/// One column.
+/// Gathers one column.
 #[derive(Debug)]
 struct ColumnGatherer {
     layout: ColumnLayout,
@@ -120,7 +120,7 @@ enum Values {
     Struct(Vec<ColumnGatherer>),
 }
 
-/// Where values of any length begin and end.
+/// Offsets of values of variable length.
 #[derive(Debug)]
 struct GatheredOffsets {
     numbers: Vec<i32>,
@@ -132,7 +132,7 @@ impl GatheredOffsets {
         Self { numbers: vec![0], last: 0 }
     }
 
-    /// Takes the lengths of so many values off the front; how long they are together.
+    /// Takes the lengths of `rows` values off the front. Returns their sum and the remaining bytes.
     fn push<'a>(&mut self, rows: usize, run: &'a [u8]) -> Result<(usize, &'a [u8]), MalformedRun> {
         let (lengths, rest) = split(run, rows * size_of::<u32>())?;
         let before = self.last;
@@ -162,7 +162,7 @@ impl ColumnGatherer {
         Self { layout: layout.clone(), nulls: NullBufferBuilder::new(0), values }
     }
 
-    /// Takes the column off the front of a run.
+    /// Takes the column off the front of a row block.
     #[inline]
     fn push<'a>(&mut self, rows: usize, run: &'a [u8]) -> Result<&'a [u8], MalformedRun> {
         let run = if self.layout.nullable { self.push_nulls(rows, run)? } else { run };
@@ -233,7 +233,7 @@ impl ColumnGatherer {
                 builder.child_data(children.collect::<Result<_, _>>()?)
             }
         };
-        // Looks at texts, too: they are what a peer sent.
+        // Validates strings, too, because a peer sent them.
         Ok(builder.build()?)
     }
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::column::Rows;
 use crate::layout::Layout;
 
-/// A random seed of one row: what each of its columns is made of.
+/// Random seed of one row, from which the values of all columns are made.
 type Row = (Option<i64>, Option<bool>, Option<String>, Option<Vec<Option<i32>>>, u8);
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
@@ -21,7 +21,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     proptest::collection::vec((any::<Option<i64>>(), any::<Option<bool>>(), text, items, any::<u8>()), 0..80)
 }
 
-/// A column of every shape, with nulls and without.
+/// A column of each shape, nullable and not.
 fn batch(rows: &[Row]) -> RecordBatch {
     let (mut ints, mut small, mut floats) = (Int64Builder::new(), Int8Builder::new(), Float64Builder::new());
     let (mut flags, mut texts, mut blobs) = (BooleanBuilder::new(), StringBuilder::new(), BinaryBuilder::new());
@@ -115,7 +115,7 @@ proptest! {
         if rows < batch.num_rows() {
             run.clear();
             writer.write(all.split_at(rows + 1).0, &mut run);
-            // What fits is reckoned with the longest header.
+            // `fitting` assumes the longest header, of 3 bytes.
             prop_assert!(run.len() + 3 > limit, "{} bytes would have fitted", run.len());
         }
     }

@@ -1,4 +1,4 @@
-//! From the columns of a batch to runs.
+//! Encodes the columns of a batch as row blocks.
 
 use arrow_array::RecordBatch;
 use arrow_buffer::BooleanBuffer;
@@ -8,7 +8,7 @@ use super::{ALL_THERE, MOST_ROWS, SOME_MISSING};
 use crate::column::{Column, Rows, ValueOffsets, Values};
 use crate::layout::Layout;
 
-/// The columns of one batch, to be cut into runs.
+/// Columns of one batch, to be cut into row blocks.
 #[derive(Debug)]
 pub struct RunWriter {
     columns: Vec<Column>,
@@ -16,18 +16,18 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Of a batch of this layout's schema.
+    /// Creates a writer for a batch of the layout's schema.
     pub fn new(layout: &Layout, batch: &RecordBatch) -> Self {
         let columns = batch.columns().iter().zip(layout.columns()).map(|(array, layout)| Column::of(array, layout));
         Self { columns: columns.collect(), rows: batch.num_rows() }
     }
 
-    /// Rows of the batch.
+    /// Returns the number of rows in the batch.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Appends these rows, as one run.
+    /// Appends these rows as one row block.
     #[inline]
     pub fn write(&self, rows: Rows<'_>, out: &mut Vec<u8>) {
         put_varint(out, rows.len() as u64);
@@ -36,7 +36,9 @@ impl RunWriter {
         }
     }
 
-    /// How many of these rows, from the first, fit into a run of so many bytes; one at least, which may be longer.
+    /// Returns how many of these rows, from the first on, fit into a row block of `limit_bytes`. At least one row is
+    /// returned,
+    /// even if it is longer.
     pub fn fitting(&self, rows: Rows<'_>, limit_bytes: usize) -> usize {
         let most = rows.len().min(MOST_ROWS);
         let bytes = |count| {
@@ -55,7 +57,7 @@ impl RunWriter {
     }
 }
 
-/// Of the number of rows, at most.
+/// Limit of the encoded number of rows in bytes.
 const HEADER_BYTES: usize = 3;
 
 impl Column {
@@ -102,7 +104,7 @@ fn put_fixed(width: usize, bytes: &[u8], rows: Rows<'_>, out: &mut Vec<u8>) {
     match (rows, width) {
         (Rows::Range { start, end }, _) => {
             let values = &bytes[start * width..end * width];
-            // One value as a rule, which is a word: moved without a call.
+            // The value is usually one word: copied without a call.
             match <[u8; size_of::<u64>()]>::try_from(values) {
                 Ok(word) => out.extend_from_slice(&word),
                 Err(_) => out.extend_from_slice(values),
@@ -119,7 +121,7 @@ fn put_fixed(width: usize, bytes: &[u8], rows: Rows<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Of a width that the compiler knows.
+/// Copies values of a width that is known at compile time.
 #[inline]
 fn pick<const WIDTH: usize>(bytes: &[u8], rows: &[u32], out: &mut Vec<u8>) {
     let values = bytes.as_chunks::<WIDTH>().0;
