@@ -1,9 +1,13 @@
-//! From what a user wrote to what can be evaluated: names become places, and types are made to go together.
+//! Binds expressions to a schema: resolves names to column indices and operands to common types.
 //!
-//! Numbers of two types become one that holds both: of integers the wider, with a sign if one has; of an integer and a
-//! float, and of `uint64` and an integer with a sign, `float64`, but for a `float32` beside what is written in the
-//! expression. Of a decimal and an integer, or another decimal, it is a decimal that holds both, of a decimal and a float
-//! `float64`. What is written takes the type of what it stands beside, if its value fits.
+//! Two number types become one that holds both:
+//! - Two integers become an integer type that holds both, signed if one of them is.
+//! - An integer and a float, or `uint64` and a signed integer, become `float64`. A `float32` and a literal stay
+//!   `float32`.
+//! - A decimal and an integer, or two decimals, become a decimal that holds both.
+//! - A decimal and a float become `float64`.
+//!
+//! A literal takes the type of its other operand if its value fits.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -30,7 +34,7 @@ struct Binder<'a> {
     schema: &'a Schema,
 }
 
-/// Sides of an operator, of one type.
+/// Operands of an operator, of one type.
 struct Pair {
     left: Bound,
     right: Bound,
@@ -48,12 +52,12 @@ impl Bound {
         Self { node, data_type, nullable }
     }
 
-    /// The value that is written in its place, if one is.
+    /// Returns the value of a literal, or none for other expressions.
     fn written(&self) -> Option<&Values> {
         if let Node::One(value) = &self.node { Some(value) } else { None }
     }
 
-    /// The same as another type; what is written now, other values as they come.
+    /// Casts to another type. Literals are cast now, other values during evaluation.
     fn cast(self, to: &DataType, text: &str) -> Result<Self, ExprError> {
         if self.data_type == *to {
             return Ok(self);
@@ -296,7 +300,7 @@ impl Binder<'_> {
                 let types = (type_name(&value.data_type), type_name(&bound.data_type));
                 return Err(type_error(whole, format!("a value of type {} is never one of {}", types.0, types.1)));
             }
-            // A value that the type cannot hold is none of its values.
+            // A value that the type cannot hold equals none of its values.
             among.extend(exactly(&value, &bound.data_type).map(Values::one));
         }
         let nullable = bound.nullable;
@@ -332,12 +336,12 @@ fn calculated(op: NumberOp, Pair { left, right }: Pair, data_type: DataType, tex
     Bound::new(Node::Number { op, left, right, text: text.into() }, data_type, nullable)
 }
 
-/// One of two sides is a decimal.
+/// Builds arithmetic with at least one decimal operand.
 fn calculate_decimals(op: NumberOp, left: Bound, right: Bound, whole: &Expr, text: &str) -> Result<Bound, ExprError> {
     if matches!(op, NumberOp::Div | NumberOp::Pow) {
         return Ok(calculated(op, Pair { left, right }.of_floats(text)?, DataType::Float64, text));
     }
-    // Sums and products of decimals of two types are there; a rest is of one.
+    // Sums and products take decimals of two types. A remainder takes one type.
     let (one, other) = (own_decimal(&left), own_decimal(&right));
     let pair = match (one, other) {
         (Some(one), Some(other)) if !matches!(op, NumberOp::FloorDiv | NumberOp::Mod) => {
@@ -347,7 +351,7 @@ fn calculate_decimals(op: NumberOp, left: Bound, right: Bound, whole: &Expr, tex
     };
     let digits = |bound: &Bound| decimal::holding(&bound.data_type).filter(|_| is_decimal(&bound.data_type));
     let (Some(one), Some(other)) = (digits(&pair.left), digits(&pair.right)) else {
-        // Beside a float.
+        // One operand is a float.
         let data_type = pair.left.data_type.clone();
         return Ok(calculated(op, pair, data_type, text));
     };
@@ -355,7 +359,7 @@ fn calculate_decimals(op: NumberOp, left: Bound, right: Bound, whole: &Expr, tex
     Ok(calculated(op, pair, data_type, text))
 }
 
-/// What is written as the decimal that it is, a column of integers as one that holds them all.
+/// Returns the decimal type of an operand: that of its value for a literal, or one that holds all integers of a column.
 fn own_decimal(bound: &Bound) -> Option<DataType> {
     let (precision, scale) = decimal::holding(&bound.data_type)?;
     let is_integer = |value: &&Values| *value.array().data_type() == DataType::Int64;
@@ -380,7 +384,7 @@ fn is_temporal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(..) | DataType::Duration(_) | DataType::Date32)
 }
 
-/// Whether values of these types are ever equal.
+/// Returns true if values of these types can be equal.
 fn goes_with(one: &DataType, other: &DataType) -> bool {
     match (one, other) {
         (DataType::Timestamp(_, one), DataType::Timestamp(_, other)) => one.is_some() == other.is_some(),
@@ -389,7 +393,7 @@ fn goes_with(one: &DataType, other: &DataType) -> bool {
     }
 }
 
-/// Both sides as values that a comparison takes: of one type, or times of two units where a cast could overflow.
+/// Casts both operands for a comparison: to one type, or to times of two units if a cast could overflow.
 fn comparable(left: Bound, right: Bound, whole: &Expr) -> Result<Pair, ExprError> {
     let (one, other) = (&left.data_type, &right.data_type);
     let is_written_in = |value: &Bound, to: &DataType| value.written().is_some() && fits_into(value, to);
@@ -405,7 +409,7 @@ fn comparable(left: Bound, right: Bound, whole: &Expr) -> Result<Pair, ExprError
     Ok(Pair { left: left.cast(&wide, &text)?, right: right.cast(&wide, &text)? })
 }
 
-/// Both sides as values of one type.
+/// Casts both operands to one type.
 fn alike(left: Bound, right: Bound, whole: &Expr) -> Result<Pair, ExprError> {
     let mut both = all_alike(vec![left, right], whole)?;
     let (Some(right), Some(left)) = (both.pop(), both.pop()) else {
@@ -414,10 +418,10 @@ fn alike(left: Bound, right: Bound, whole: &Expr) -> Result<Pair, ExprError> {
     Ok(Pair { left, right })
 }
 
-/// All of these as values of one type.
+/// Casts all values to one type.
 fn all_alike(values: Vec<Bound>, whole: &Expr) -> Result<Vec<Bound>, ExprError> {
     let text = whole.to_string();
-    // What is written comes to what is not, if it fits.
+    // Literals adapt to the columns if they fit, so the columns are first.
     let of_columns = values.iter().filter(|value| value.written().is_none()).map(|value| &value.data_type);
     let mut common: Option<DataType> = None;
     for data_type in of_columns {
@@ -449,12 +453,12 @@ fn no_common(one: &DataType, other: &DataType, text: &str) -> ExprError {
     type_error(text, format!("{} and {} have no type in common: {advice}", type_name(one), type_name(other)))
 }
 
-/// Whether what is written is as well a value of this type.
+/// Returns true if the literal is also a value of this type.
 fn fits_into(value: &Bound, data_type: &DataType) -> bool {
     if value.data_type == DataType::Null || value.data_type == *data_type {
         return true;
     }
-    // 0.9 beside a column of integers makes floats of these, but beside a float32 it is one.
+    // 0.9 turns a column of integers into floats, but becomes a float32 beside one.
     let is_of_kind = match (&value.data_type, data_type) {
         (DataType::Int64, to) => is_number(to),
         (DataType::Float64, to) => to.is_floating(),
@@ -467,20 +471,21 @@ fn fits_into(value: &Bound, data_type: &DataType) -> bool {
     is_of_kind && exactly(value, data_type).is_some()
 }
 
-/// What is written as a value of another type, if it is one there: 1 us is none in a column of seconds. A float of fewer bits
-/// is the nearest.
+/// Returns the literal as a value of another type, if that is exact: 1 us is no value of a column of seconds. A float
+/// of
+/// fewer bits is the nearest one.
 fn exactly(value: &Bound, data_type: &DataType) -> Option<ArrayRef> {
     let written = value.written()?.array();
     let options = CastOptions { safe: true, ..CastOptions::default() };
     let made = cast_with_options(&written, data_type, &options).ok().filter(|made| made.null_count() == 0)?;
     let back = cast_with_options(&made, &value.data_type, &options);
-    // What does not come back as it was has lost something.
+    // A value that changes in a round trip has lost something.
     let is_same =
         |back: ArrayRef| Comparison::Eq.run(&back, &written).is_ok_and(|same| same.true_count() == same.len());
     (data_type.is_floating() || back.is_ok_and(is_same)).then_some(made)
 }
 
-/// The type that holds the values of both.
+/// Returns the type that holds the values of both.
 fn both_fit(one: &DataType, other: &DataType) -> Option<DataType> {
     if one == other {
         return Some(one.clone());
@@ -532,7 +537,7 @@ fn plain_number_type(one: &DataType, other: &DataType) -> DataType {
     }
 }
 
-/// Times and spans of one unit.
+/// Casts times and durations to one unit.
 fn times(left: Bound, right: Bound, text: &str) -> Result<Pair, ExprError> {
     let (Some(one), Some(other)) = (unit_of(&left.data_type), unit_of(&right.data_type)) else {
         let types = (type_name(&left.data_type), type_name(&right.data_type));
@@ -546,7 +551,7 @@ fn times(left: Bound, right: Bound, text: &str) -> Result<Pair, ExprError> {
     {
         return Err(no_common(&left.data_type, &right.data_type, text));
     }
-    // What is written takes the unit of the column, if it is a whole number of these.
+    // A literal takes the unit of the column if it is a whole number of units.
     let unit = match (left.written().is_some(), right.written().is_some()) {
         (true, false) if fits_into(&left, &with_unit(&left.data_type, other)) => other,
         (false, true) if fits_into(&right, &with_unit(&right.data_type, one)) => one,

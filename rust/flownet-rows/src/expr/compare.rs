@@ -1,7 +1,8 @@
-//! Comparisons: which types go together, and the kernels for those that Arrow compares in another way.
+//! Comparisons: the types that can be compared, and kernels where Arrow compares differently.
 //!
-//! Floats follow the rule of [`crate::floats`]. Times of different units are compared exactly, without a cast that could
-//! overflow, and decimals that have no type in common within 38 digits as decimals of 76.
+//! Floats follow the rule of [`crate::floats`]. Times of different units are compared exactly, without a cast that
+//! could
+//! overflow. Decimals without a common type of 38 digits are compared as decimals of 76.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int64Type};
@@ -14,7 +15,7 @@ use super::decimal;
 use crate::floats::{Float, is_at_least, is_equal};
 use crate::time_units::units_a_second;
 
-/// How two values are compared.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Eq,
@@ -62,7 +63,7 @@ impl Comparison {
         }
     }
 
-    /// Times or durations of two units, as multiples of the finer one: 128 bits hold them all.
+    /// Compares times or durations of two units as multiples of the finer unit. 128 bits hold all of them.
     fn times(self, left: (&dyn Datum, TimeUnit), right: (&dyn Datum, TimeUnit)) -> BooleanArray {
         let (one_factor, other_factor) = factors(left.1, right.1);
         let ticks = |value: i64, factor: i64| i128::from(value) * i128::from(factor);
@@ -81,7 +82,7 @@ impl Comparison {
     }
 }
 
-/// One side of a comparison: a value for each row, or one for all.
+/// One operand of a comparison: a value per row, or one for all rows.
 struct Side<T: ArrowPrimitiveType> {
     array: PrimitiveArray<T>,
     is_one: bool,
@@ -93,7 +94,7 @@ impl<T: ArrowPrimitiveType> Side<T> {
         Self { array: array.as_primitive::<T>().clone(), is_one }
     }
 
-    /// Whether the comparison holds, row by row; null if one of the two values is null.
+    /// Returns whether the comparison holds, row by row. The result is null if either value is null.
     fn compared(&self, other: &Self, holds: impl Fn(T::Native, T::Native) -> bool) -> BooleanArray {
         let (left, right) = (self.array.values(), other.array.values());
         let (rows, bits) = match (self.is_one, other.is_one) {
@@ -114,14 +115,14 @@ impl<T: ArrowPrimitiveType> Side<T> {
         BooleanArray::new(BooleanBuffer::new(Buffer::from_vec(bits), 0, rows), nulls)
     }
 
-    /// The nulls of a column beside one value.
+    /// Returns the nulls of the result of comparing a column with one value.
     fn nulls_beside(&self, one: &Self, rows: usize) -> Option<NullBuffer> {
         if one.array.is_null(0) { Some(NullBuffer::new_null(rows)) } else { self.array.nulls().cloned() }
     }
 }
 
 impl Side<Int64Type> {
-    /// The numbers that times are.
+    /// Returns the numbers that represent times.
     fn of_ticks(datum: &dyn Datum) -> Self {
         let (array, is_one) = datum.get();
         let data = array.to_data();
@@ -130,7 +131,7 @@ impl Side<Int64Type> {
     }
 }
 
-/// Rows whose bits are one word.
+/// Number of rows whose bits fit one word.
 const WORD: usize = 64;
 
 fn bits<C>(chunks: impl Iterator<Item = C>, word: impl Fn(C) -> u64) -> Vec<u64> {
@@ -148,7 +149,7 @@ fn word_of_two<T: Copy>(left: &[T], right: &[T], holds: impl Fn(T, T) -> bool) -
     pairs.fold(0, |word, (row, (left, right))| word | u64::from(holds(*left, *right)) << row)
 }
 
-/// The unit of times and durations.
+/// Returns the unit of times and durations.
 pub(super) fn unit_of(data_type: &DataType) -> Option<TimeUnit> {
     match data_type {
         DataType::Timestamp(unit, _) | DataType::Duration(unit) => Some(*unit),
@@ -156,13 +157,13 @@ pub(super) fn unit_of(data_type: &DataType) -> Option<TimeUnit> {
     }
 }
 
-/// How many ticks of the finer unit one tick of each is.
+/// Returns the number of ticks of the finer unit per tick of each unit.
 fn factors(one: TimeUnit, other: TimeUnit) -> (i64, i64) {
     let finer = units_a_second(one.max(other));
     (finer / units_a_second(one), finer / units_a_second(other))
 }
 
-/// The type in which decimals of two types, or a decimal and integers, are compared; none if one of them is neither.
+/// Returns the type in which two decimals, or a decimal and integers, are compared. None if neither type is a decimal.
 pub(super) fn decimal_type(one: &DataType, other: &DataType) -> Option<DataType> {
     let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..));
     if !is_decimal(one) && !is_decimal(other) {
@@ -198,7 +199,7 @@ mod tests {
         })
     }
 
-    /// Two columns, and each of them beside the first value of the other.
+    /// Compares two columns, and each of them with the first value of the other.
     fn check<T: PartialOrd + Copy>(columns: [&ArrayRef; 2], values: [&[Option<T>]; 2]) {
         for comparison in ALL {
             let found = comparison.run(columns[0], columns[1]).unwrap();
@@ -224,7 +225,7 @@ mod tests {
         proptest::option::of(prop_oneof![any::<i64>(), -9_000_000_000_000i64..9_000_000_000_000])
     }
 
-    /// A pair whose order is the rule's.
+    /// Returns a pair whose order is that of the rule.
     fn ranked(value: Option<f64>) -> Option<(bool, f64)> {
         value.map(|value| if value.is_nan() { (true, 0.0) } else { (false, value) })
     }
@@ -248,7 +249,7 @@ mod tests {
             pairs in proptest::collection::vec((moment(), moment(), proptest::option::of(-1i64..=1)), 0..100),
         ) {
             let millis: Vec<_> = pairs.iter().map(|pair| pair.0).collect();
-            // Some of them within the same millisecond.
+            // Some times are within the same millisecond.
             let beside = |ms: i64, apart_ns: i64| ms.saturating_mul(1_000_000).saturating_add(apart_ns);
             let near = |ms: Option<i64>, apart_ns: Option<i64>| Some(beside(ms?, apart_ns?));
             let nanos: Vec<_> = pairs.iter().map(|(ms, ns, apart_ns)| near(*ms, *apart_ns).or(*ns)).collect();

@@ -1,8 +1,9 @@
-//! Decimals: numbers of up to 38 digits with a point at a fixed place, and their arithmetic, which is exact or fails.
+//! Decimals: numbers of up to 38 digits with a fixed point. Their arithmetic is exact or fails.
 //!
-//! Types are SQL's: a sum has the more digits behind the point of both and one more in front of it, a product as many as both
-//! together; what would be more than 38 digits is 38, and an error for a value that has more. A quotient is a float, as that
-//! of integers is.
+//! Result types are those of SQL. A sum has the larger number of fraction digits of both operands, and one more integer
+//! digit. A product has as many digits as both together. Types are limited to 38 digits; a value with more is an error.
+//! A
+//! quotient is a float, as that of integers is.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use arrow_schema::{ArrowError, DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISIO
 
 use super::number::{NumberFunction, NumberOp};
 
-/// Digits, and how many of them are behind the point.
+/// Total number of digits, and number of fraction digits.
 type Digits = (u8, i8);
 
-/// A value that is written in an expression, with as many digits as it has.
+/// Returns the value of a decimal literal, with as many digits as it has.
 pub(super) fn written(high: i64, low: u64, scale: u8) -> ArrayRef {
     let value = (i128::from(high) << 64) | i128::from(low);
     let scale = scale.min(DECIMAL128_MAX_PRECISION);
@@ -26,12 +27,12 @@ pub(super) fn written(high: i64, low: u64, scale: u8) -> ArrayRef {
     Arc::new(array.clone().with_precision_and_scale(precision, scale as i8).unwrap_or(array))
 }
 
-/// How many a whole number has.
+/// Returns the number of decimal digits of an integer.
 pub(super) fn digits_of(value: i128) -> u8 {
     value.unsigned_abs().checked_ilog10().map_or(1, |power| power as u8 + 1)
 }
 
-/// As a decimal that holds all values of a type; none for what is no integer and no decimal.
+/// Returns the decimal that holds all values of a type. None for types other than integers and decimals.
 pub(super) fn holding(data_type: &DataType) -> Option<Digits> {
     Some(match data_type {
         DataType::Decimal128(precision, scale) => (*precision, *scale),
@@ -44,15 +45,16 @@ pub(super) fn holding(data_type: &DataType) -> Option<Digits> {
     })
 }
 
-/// The type of values of both: with all digits behind the point, and 38 digits at most. A value that has more is an error of
-/// the cast to it, as it is for sums.
+/// Returns the type for values of both: with all fraction digits, and at most 38 digits. The cast to it fails for a
+/// value
+/// with more digits, as sums do.
 pub(super) fn common(one: Digits, other: Digits) -> Option<DataType> {
     let (precision, scale) = digits_of_both(one, other);
     let precision = u8::try_from(precision.min(i16::from(DECIMAL128_MAX_PRECISION))).ok()?;
     Some(DataType::Decimal128(precision, scale))
 }
 
-/// The type in which all values of both are exact, for comparisons: of 76 digits if 38 are too few.
+/// Returns the type in which all values of both are exact, for comparisons. It has 76 digits if 38 are too few.
 pub(super) fn wide(one: Digits, other: Digits) -> Option<DataType> {
     let (precision, scale) = digits_of_both(one, other);
     let precision = u8::try_from(precision).ok().filter(|precision| *precision <= DECIMAL256_MAX_PRECISION)?;
@@ -65,7 +67,7 @@ fn digits_of_both(one: Digits, other: Digits) -> (i16, i8) {
     (whole(one).max(whole(other)) + i16::from(scale), scale)
 }
 
-/// What becomes of two of these types; why nothing does. Of quotients and powers floats are made before.
+/// Returns the result type of an operation, or the reason why there is none. Quotients and powers use floats instead.
 pub(super) fn result(op: NumberOp, one: Digits, other: Digits) -> Result<DataType, String> {
     let most = i16::from(DECIMAL128_MAX_PRECISION);
     let (precision, scale) = match op {
@@ -77,7 +79,7 @@ pub(super) fn result(op: NumberOp, one: Digits, other: Digits) -> Result<DataTyp
             }
             (i16::from(one.0) + i16::from(other.0) + 1, scale)
         }
-        // Divided by as little as there is, it has as many digits as the first.
+        // Division by the smallest divisor keeps the number of digits of the dividend.
         NumberOp::FloorDiv => (i16::from(one.0), 0),
         NumberOp::Mod => (i16::from(one.0), i16::from(one.1)),
         _ => {
@@ -89,12 +91,12 @@ pub(super) fn result(op: NumberOp, one: Digits, other: Digits) -> Result<DataTyp
     Ok(DataType::Decimal128(narrow(precision.min(most))?.unsigned_abs(), narrow(scale)?))
 }
 
-/// In front of the point.
+/// Returns the number of integer digits.
 fn whole((precision, scale): Digits) -> i16 {
     i16::from(precision) - i16::from(scale)
 }
 
-/// Values that came of sums and products: those with more digits than there are fail.
+/// Fails if a value of a sum or product has more than 38 digits.
 pub(super) fn checked(array: ArrayRef) -> Result<ArrayRef, ArrowError> {
     if let DataType::Decimal128(DECIMAL128_MAX_PRECISION, _) = array.data_type() {
         array.as_primitive::<Decimal128Type>().validate_decimal_precision(DECIMAL128_MAX_PRECISION)?;
@@ -102,7 +104,7 @@ pub(super) fn checked(array: ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(array)
 }
 
-/// What becomes of two columns of one type, when they are divided to a whole number and a rest.
+/// Computes the integer quotient or the remainder of two columns of one type.
 pub(super) fn divided(op: NumberOp, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let (left, right) = (left.as_primitive::<Decimal128Type>(), right.as_primitive::<Decimal128Type>());
     let digits = (left.precision(), left.scale());
@@ -110,7 +112,7 @@ pub(super) fn divided(op: NumberOp, left: &ArrayRef, right: &ArrayRef) -> Result
         if other == 0 {
             return Err(ArrowError::DivideByZero);
         }
-        // Of 38 digits, so nothing overflows here.
+        // Both have at most 38 digits, so nothing overflows here.
         let rest = one % other;
         let is_below = rest != 0 && (rest < 0) != (other < 0);
         Ok(match op {
@@ -124,11 +126,11 @@ pub(super) fn divided(op: NumberOp, left: &ArrayRef, right: &ArrayRef) -> Result
     Ok(Arc::new(found.with_precision_and_scale(precision, scale)?))
 }
 
-/// What becomes of one column, of the same type.
+/// Applies a function to one column. The result has the same type.
 pub(super) fn of_one(function: NumberFunction, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let values = array.as_primitive::<Decimal128Type>();
     let (precision, scale) = (values.precision(), values.scale());
-    // What is behind the point, and is rounded away.
+    // One unit of the last remaining digit. Smaller digits are rounded away.
     let unit = |kept: u8| 10i128.pow(u32::from(u8::try_from(scale).unwrap_or(0).saturating_sub(kept)));
     let found: Decimal128Array = arity::try_unary(values, |value: i128| {
         let made = match function {
@@ -146,7 +148,7 @@ pub(super) fn of_one(function: NumberFunction, array: &ArrayRef) -> Result<Array
     Ok(Arc::new(found.with_precision_and_scale(precision, scale)?))
 }
 
-/// To a multiple of `unit`; halves go to the even one.
+/// Rounds to a multiple of `unit`; halves go to the even multiple.
 fn rounded(value: i128, unit: i128) -> i128 {
     let below = value - value.rem_euclid(unit);
     let rest = value - below;

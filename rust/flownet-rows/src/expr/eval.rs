@@ -1,4 +1,4 @@
-//! Bound expressions, and their values.
+//! Evaluates bound expressions.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ use super::time::TimeFunction;
 use super::values::{Values, shown};
 use crate::time_units::cast_floored;
 
-/// A value for which an expression has none.
+/// An expression has no value for a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{expression}{place}: {message}")]
 pub struct EvalError {
-    /// As a user would write it.
+    /// The expression as a user would write it.
     pub expression: String,
-    /// The row of the batch, and what it was worked out from; empty where that is not known.
+    /// Row of the batch and its operands. Empty if they are not known.
     pub place: String,
-    /// Why.
+    /// Cause.
     pub message: String,
 }
 
@@ -45,12 +45,12 @@ impl EvalError {
     }
 }
 
-/// One step of an expression.
+/// Node of a bound expression.
 #[derive(Debug)]
 pub(super) enum Node {
     Column(usize),
     One(Values),
-    /// Numbers and times of one type.
+    /// Arithmetic on numbers and times of one type.
     Number {
         op: NumberOp,
         left: Box<Self>,
@@ -105,7 +105,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Its values for the rows of a batch.
+    /// Evaluates the node for the rows of a batch.
     pub(super) fn evaluate(&self, batch: &RecordBatch) -> Result<Values, EvalError> {
         match self {
             Self::Column(at) => Ok(Values::Column(Arc::clone(batch.column(*at)))),
@@ -154,7 +154,7 @@ impl Node {
     }
 }
 
-/// Runs a kernel of two columns, and finds the row for which it fails.
+/// Runs a kernel on two columns. If it fails, runs it row by row to find the failing row.
 fn two(
     text: &str,
     left: &Values,
@@ -175,7 +175,7 @@ fn two(
     Ok(if is_one { Values::one(found) } else { Values::Column(found) })
 }
 
-/// The same of one column.
+/// Runs a kernel on one column. If it fails, runs it row by row to find the failing row.
 fn one(
     text: &str,
     of: &Values,
@@ -210,7 +210,7 @@ fn logic(
     Ok(Values::Column(Arc::new(found.map_err(|error| EvalError::of_arrow("& or |", &error))?)))
 }
 
-/// Values of each branch are worked out for the rows that take it, and for no others: there they may fail.
+/// Evaluates each branch only for the rows that take it, because it may fail for other rows.
 fn when(
     batch: &RecordBatch,
     branches: &[(Node, Node)],
@@ -219,7 +219,7 @@ fn when(
 ) -> Result<Values, Result<EvalError, ArrowError>> {
     const NOBODY: (usize, usize) = (0, 0);
     let rows = batch.num_rows();
-    // The first has one value, which is none: that of rows that nobody takes.
+    // The first array holds a single null, for rows that no branch takes.
     let mut taken: Vec<ArrayRef> = vec![new_null_array(data_type, 1)];
     let mut places = vec![NOBODY; rows];
     let mut is_left = vec![true; rows];
@@ -256,7 +256,7 @@ fn when(
     interleave(&taken, &places).map(Values::Column).map_err(Err)
 }
 
-/// Where a value is not there it is not known whether it is one of them.
+/// Returns null for null values.
 fn is_in(of: &Values, values: &[Values]) -> Result<Values, ArrowError> {
     let array = of.array();
     let mut found = BooleanArray::from(vec![false; array.len()]);

@@ -1,8 +1,9 @@
-//! Expressions: a column from other columns, by polars' names and meaning.
+//! Expressions: compute a column from other columns, with the names and semantics of polars.
 //!
-//! An [`Expr`] is what a user wrote. [`bind`](Expr::bind) checks it against a schema before anything runs, and gives a
-//! [`Bound`], which evaluates a batch at a time. Where polars wraps around, expressions fail: overflow of integers and
-//! division by zero are errors that name expression, row and values.
+//! An [`Expr`] is the expression that a user wrote. [`bind`](Expr::bind) checks it against a schema before anything
+//! runs.
+//! The result is a [`Bound`], which evaluates one batch at a time. Where polars wraps around, expressions fail: integer
+//! overflow and division by zero are errors that name expression, row and values.
 
 mod bind;
 mod compare;
@@ -23,117 +24,117 @@ pub use self::eval::EvalError;
 use self::eval::Node;
 pub(crate) use self::values::try_shown;
 
-/// A column, as users say it.
+/// Expression, as users write it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Expr {
-    /// A column of the rows.
+    /// Column of the rows.
     Column(String),
     /// The same value for each row.
     Literal(Literal),
-    /// Of two columns.
+    /// Operator on two columns.
     Binary {
-        /// What becomes of them.
+        /// Operator.
         op: BinaryOp,
-        /// The first.
+        /// First operand.
         left: Box<Self>,
-        /// The second.
+        /// Second operand.
         right: Box<Self>,
     },
-    /// Of one column.
+    /// Operator on one column.
     Unary {
-        /// What becomes of it.
+        /// Operator.
         op: UnaryOp,
-        /// The column.
+        /// Operand.
         of: Box<Self>,
     },
-    /// The same values as another type.
+    /// Conversion to another type.
     Cast {
-        /// The column.
+        /// Operand.
         of: Box<Self>,
-        /// What users call the type.
+        /// Name of the type.
         to: String,
-        /// Whether a value that does not fit is an error, or else none.
+        /// Whether a value that does not fit is an error. Otherwise it becomes null.
         strict: bool,
     },
-    /// The value of the first branch whose condition is true.
+    /// Value of the first branch whose condition is true.
     When {
         /// Conditions and values.
         branches: Vec<(Self, Self)>,
-        /// Where none is true; none: no value.
+        /// Value if no condition is true. None means null.
         otherwise: Option<Box<Self>>,
     },
-    /// Whether a value is one of these.
+    /// True if a value is among `values`.
     IsIn {
-        /// The column.
+        /// Operand.
         of: Box<Self>,
-        /// These.
+        /// Values to look for.
         values: Vec<Literal>,
     },
-    /// The first of these that is there.
+    /// First value that is not null.
     Coalesce(Vec<Self>),
-    /// Of a text.
+    /// Operation on a string.
     Text {
-        /// What becomes of it.
+        /// Operation.
         op: TextOp,
-        /// The column.
+        /// Operand.
         of: Box<Self>,
     },
-    /// Of a time.
+    /// Operation on a time.
     Time {
-        /// What becomes of it.
+        /// Operation.
         op: TimeOp,
-        /// The column.
+        /// Operand.
         of: Box<Self>,
     },
-    /// The same column by another name.
+    /// The same column under another name.
     Alias {
-        /// The column.
+        /// Operand.
         of: Box<Self>,
-        /// Its name.
+        /// New name.
         name: String,
     },
 }
 
-/// A value.
+/// Literal value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Literal {
-    /// None, of any type.
+    /// Null, of any type.
     Null,
-    /// True or false.
+    /// Boolean.
     Bool(bool),
-    /// A whole number.
+    /// Integer.
     Int(i64),
-    /// A number, as its bits: not all of them have a text.
+    /// Float, as its bits, because not all floats have a textual form.
     Float(u64),
-    /// A decimal: the number without its point, as the upper and the lower half of 128 bits, and how many digits are behind it.
+    /// Decimal: the number without its point, as two halves of 128 bits, and its number of fraction digits.
     Decimal {
         /// Upper half.
         high: i64,
         /// Lower half.
         low: u64,
-        /// Digits behind the point, 38 at most.
+        /// Number of fraction digits, at most 38.
         scale: u8,
     },
-    /// A text.
+    /// String.
     Text(String),
-    /// Bytes.
+    /// Byte string.
     Bytes(Vec<u8>),
-    /// A day, counted from 1970-01-01.
+    /// Date, in days since 1970-01-01.
     Date(i32),
-    /// A point in time in microseconds since 1970, in UTC if it has a zone.
+    /// Timestamp in microseconds since 1970, in UTC if it has a zone.
     Timestamp {
-        /// The microseconds.
+        /// Microseconds since 1970.
         us: i64,
-        /// Whether it has.
+        /// Whether it has a zone.
         zoned: bool,
     },
-    /// A span of time in microseconds.
+    /// Duration in microseconds.
     Duration(i64),
 }
 
-/// What becomes of two columns.
+/// Operators on two columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "their names say all")]
@@ -156,7 +157,7 @@ pub enum BinaryOp {
     Xor,
 }
 
-/// What becomes of one column.
+/// Operators on one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "their names say all")]
@@ -172,7 +173,7 @@ pub enum UnaryOp {
     Round(u8),
 }
 
-/// What becomes of a text.
+/// Operations on strings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[expect(missing_docs, reason = "their names are polars'")]
@@ -191,7 +192,7 @@ pub enum TextOp {
     Split(String),
 }
 
-/// What becomes of a time.
+/// Operations on times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "their names are polars'")]
@@ -207,34 +208,34 @@ pub enum TimeOp {
     OrdinalDay,
     Date,
     EpochMs,
-    /// To the beginning of so many milliseconds, counted from 1970-01-01 in the column's zone.
+    /// Truncates to a multiple of this many milliseconds, counted from 1970-01-01 in the column's zone.
     TruncateMs(i64),
-    /// To the beginning of so many days, weeks or months in the column's zone.
+    /// Truncates to a multiple of this many days, weeks or months in the column's zone.
     TruncateTo(CalendarUnit, u32),
 }
 
-/// An expression that does not fit the rows it is of.
+/// Reasons why an expression does not fit the rows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExprError {
-    /// There is no such column.
+    /// The column does not exist.
     #[error("there is no column '{column}'; there are {columns}")]
     Missing {
-        /// What was asked for.
+        /// Name that was requested.
         column: String,
-        /// What there is.
+        /// Names that exist.
         columns: String,
     },
-    /// Types that do not go together.
+    /// The types do not fit together.
     #[error("{expression}: {why}")]
     Type {
-        /// Where.
+        /// The expression.
         expression: String,
-        /// What does not go, and the way out.
+        /// Cause, and the way out.
         why: String,
     },
 }
 
-/// An expression that fits the rows of one schema.
+/// Expression that was checked against the schema of the rows.
 #[derive(Debug)]
 pub struct Bound {
     node: Node,
@@ -250,17 +251,17 @@ impl Expr {
 }
 
 impl Bound {
-    /// Of its values.
+    /// Returns the type of its values.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// Whether values may be missing.
+    /// Returns true if its values may be null.
     pub fn nullable(&self) -> bool {
         self.nullable
     }
 
-    /// Its values for the rows of a batch, as many as these.
+    /// Evaluates the expression for each row of a batch.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, EvalError> {
         self.node.evaluate(batch)?.into_array(batch.num_rows())
     }

@@ -1,4 +1,4 @@
-//! What expressions do with numbers, of types that have been made one before.
+//! Operations of expressions on numbers, after their operands were cast to one type.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use arrow_schema::{ArrowError, DataType};
 
 use super::decimal;
 
-/// What becomes of two numbers.
+/// Arithmetic operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberOp {
     Add,
     Sub,
     Mul,
-    /// Of floats.
+    /// Of floats only.
     Div,
-    /// Towards minus infinity.
+    /// Rounds towards minus infinity.
     FloorDiv,
-    /// With the sign of the divisor.
+    /// Remainder with the sign of the divisor.
     Mod,
-    /// Of floats.
+    /// Of floats only.
     Pow,
 }
 
@@ -69,7 +69,7 @@ impl NumberOp {
                 if other == 0 {
                     return Err(ArrowError::DivideByZero);
                 }
-                // Of 64 bits, so nothing overflows here.
+                // Values have 64 bits, so nothing overflows in 128.
                 let rest = one % other;
                 let is_below = rest != 0 && (rest < 0) != (other < 0);
                 let value = match self {
@@ -100,7 +100,7 @@ impl NumberOp {
     }
 }
 
-/// A float that is made of one of 64 bits.
+/// Float type that a 64-bit float converts to.
 trait FromFloat {
     fn from_float(value: f64) -> Self;
 }
@@ -117,7 +117,7 @@ impl FromFloat for f64 {
     }
 }
 
-/// Two columns; one value for all rows is repeated.
+/// Returns both operands as columns. Repeats a single value for all rows.
 fn same_length(left: &dyn Datum, right: &dyn Datum) -> Result<(ArrayRef, ArrayRef), ArrowError> {
     let ((one, is_one), (other, is_other)) = (left.get(), right.get());
     let repeat = |array: &dyn Array, rows: usize| {
@@ -130,12 +130,12 @@ fn same_length(left: &dyn Datum, right: &dyn Datum) -> Result<(ArrayRef, ArrayRe
     })
 }
 
-/// What becomes of one number.
+/// Function of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberFunction {
     Neg,
     Abs,
-    /// Of floats, as all that follow.
+    /// Of floats, like the functions below.
     Floor,
     Ceil,
     Sqrt,
@@ -157,7 +157,7 @@ impl NumberFunction {
             (_, DataType::Float64) => {
                 Ok(Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|value| self.of(value))))
             }
-            // Integers are whole, and those without sign not below 0.
+            // Integers need no rounding, and unsigned integers are never negative.
             _ => Ok(Arc::clone(array)),
         }
     }

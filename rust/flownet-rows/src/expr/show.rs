@@ -1,4 +1,4 @@
-//! Expressions as a user would write them.
+//! Formats expressions as a user would write them.
 
 use std::fmt::{Display, Formatter, Result};
 
@@ -48,7 +48,7 @@ impl Display for Expr {
 }
 
 impl BinaryOp {
-    /// As Python writes it.
+    /// Operator as Python writes it.
     pub(super) fn sign(self) -> &'static str {
         match self {
             Self::Add => "+",

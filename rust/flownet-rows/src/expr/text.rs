@@ -1,4 +1,4 @@
-//! What expressions do with texts.
+//! Operations of expressions on strings.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use regex::Regex;
 
 use super::TextOp;
 
-/// A function of a text, with its pattern compiled.
+/// Operation on strings, with its pattern compiled.
 #[derive(Debug)]
 pub(super) enum TextFunction {
     LenChars,
@@ -30,7 +30,7 @@ pub(super) enum TextFunction {
 }
 
 impl TextFunction {
-    /// The error says what is wrong with the pattern.
+    /// Creates the operation. The error describes the fault of the pattern.
     pub(super) fn new(op: &TextOp) -> Result<Self, String> {
         let compiled = |pattern: &str| Regex::new(pattern).map_err(|error| error.to_string());
         Ok(match op {
@@ -80,7 +80,7 @@ impl TextFunction {
         }
     }
 
-    /// Whether a text may have no result.
+    /// Returns true if the operation may return null for a string.
     pub(super) fn may_be_none(&self) -> bool {
         matches!(self, Self::Extract { .. })
     }
@@ -157,13 +157,13 @@ fn split(texts: &StringArray, by: &str) -> ArrayRef {
         lists.push(pieces.ends.len() as i32 - 1);
     }
     let TextPieces { bytes, ends } = pieces;
-    // Cut at the ends of characters, they are texts as much as the whole was.
+    // The pieces are cut at character boundaries, so they are valid UTF-8 like the whole string.
     let values = StringArray::new(OffsetBuffer::new(ends.into()), bytes.into(), None);
     let item = Arc::new(Field::new_list_field(DataType::Utf8, true));
     Arc::new(ListArray::new(item, OffsetBuffer::new(lists.into()), Arc::new(values), texts.nulls().cloned()))
 }
 
-/// Texts one behind the other, and where they end.
+/// Concatenated strings, and their end offsets.
 struct TextPieces {
     bytes: Vec<u8>,
     ends: Vec<i32>,
@@ -177,7 +177,7 @@ impl TextPieces {
     }
 }
 
-/// By characters; an offset below 0 counts from the end.
+/// Returns a substring by characters. A negative offset counts from the end.
 fn slice(text: &str, offset: i64, length: Option<u64>) -> &str {
     let place = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
     let (start, cut) = match usize::try_from(offset) {
@@ -188,7 +188,7 @@ fn slice(text: &str, offset: i64, length: Option<u64>) -> &str {
             (chars.saturating_sub(back) as usize, back.saturating_sub(chars))
         }
     };
-    // What lies in front of the text is part of the length.
+    // Characters before the start of the string count towards the length.
     let length = length.map(|length| length.saturating_sub(cut) as usize);
     let from = place(start);
     length.map_or(&text[from..], |length| &text[from..place(start.saturating_add(length)).max(from)])

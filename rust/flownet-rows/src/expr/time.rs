@@ -1,4 +1,4 @@
-//! What expressions do with times.
+//! Operations of expressions on times.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use flownet_runtime::window::{Calendar, first_instant, second_instant, shown_ms}
 use super::TimeOp;
 use crate::time_units::{milliseconds, units_a_second};
 
-/// A function of a time of one type.
+/// Operation on times of one type.
 #[derive(Debug)]
 pub(super) struct TimeFunction {
     op: TimeOp,
@@ -23,7 +23,7 @@ pub(super) struct TimeFunction {
 }
 
 impl TimeFunction {
-    /// The error says what it takes.
+    /// Creates the operation. The error lists the types that it takes.
     pub(super) fn new(op: TimeOp, of: &DataType) -> Result<Self, &'static str> {
         let is_clock = matches!(of, DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_));
         let takes = match op {
@@ -58,7 +58,7 @@ impl TimeFunction {
             TimeOp::Millisecond => DatePart::Millisecond,
             TimeOp::OrdinalDay => DatePart::DayOfYear,
             TimeOp::Weekday => {
-                // From 1, Monday.
+                // Monday is 1.
                 let from_0 = date_part(array, DatePart::DayOfWeekMonday0)?;
                 return Ok(Arc::new(from_0.as_primitive::<Int32Type>().unary::<_, Int32Type>(|day| day + 1)));
             }
@@ -88,7 +88,7 @@ impl TimeFunction {
                 numbers.try_unary(|value| in_ms(value, a_second, |at_ms| truncated_ms(&zone, at_ms, every_ms)))
             }
             (TimeOp::TruncateMs(every_ms), None) => {
-                // In seconds a part of one truncates nothing.
+                // A fraction of a second truncates nothing in a column of seconds.
                 let every =
                     i64::try_from(i128::from(every_ms) * i128::from(a_second) / 1000).unwrap_or(i64::MAX).max(1);
                 Ok(numbers.unary(|value| value.saturating_sub(value.rem_euclid(every))))
@@ -99,7 +99,7 @@ impl TimeFunction {
     }
 }
 
-/// A time of so many units a second, from what becomes of its milliseconds.
+/// Applies `cut` to the milliseconds of a time that counts `a_second` units per second.
 fn in_ms(value: i64, a_second: i64, cut: impl Fn(i64) -> i64) -> Result<i64, ArrowError> {
     let beyond = || ArrowError::ComputeError("the beginning of that piece of time is beyond the type".to_owned());
     let at_ms = i128::from(value) * 1000;
@@ -108,8 +108,10 @@ fn in_ms(value: i64, a_second: i64, cut: impl Fn(i64) -> i64) -> Result<i64, Arr
     i64::try_from(cut.div_euclid(1000)).map_err(|_| beyond())
 }
 
-/// Where clocks of a zone showed the last multiple of `every_ms`, counted from what they show as 1970-01-01. If they show it
-/// twice, it is the second time for times of which it is the second time, too, and otherwise the first.
+/// Returns the time at which clocks of a zone showed the last multiple of `every_ms`, counted from their 1970-01-01. If
+/// they
+/// show it twice, the second time applies to times that are the second ones themselves, and the first time to all
+/// others.
 fn truncated_ms(zone: &Tz, at_ms: i64, every_ms: i64) -> i64 {
     let shown = shown_ms(zone, at_ms);
     let cut = shown.saturating_sub(shown.rem_euclid(every_ms.max(1)));

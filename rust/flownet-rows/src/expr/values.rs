@@ -1,4 +1,4 @@
-//! Values on their way through an expression: a column, or one value that stands for all rows.
+//! Values of a subexpression: a column, or one value for all rows.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use super::{EvalError, Literal, decimal};
 /// Values of an expression.
 #[derive(Clone, Debug)]
 pub(super) enum Values {
-    /// One for each row.
+    /// One value per row.
     Column(ArrayRef),
-    /// One for all.
+    /// One value for all rows.
     One(Scalar<ArrayRef>),
 }
 
 impl Values {
-    /// One value for all rows, which is the first of this array.
+    /// Creates one value for all rows from the first value of an array.
     pub(super) fn one(array: ArrayRef) -> Self {
         Self::One(Scalar::new(array))
     }
 
-    /// To kernels.
+    /// Returns the values in the form that kernels take.
     pub(super) fn datum(&self) -> &dyn Datum {
         match self {
             Self::Column(array) => array,
@@ -33,7 +33,7 @@ impl Values {
         }
     }
 
-    /// The values that there are: one, or as many as rows.
+    /// Returns the values as an array: one value, or one per row.
     pub(super) fn array(&self) -> ArrayRef {
         match self {
             Self::Column(array) => Arc::clone(array),
@@ -41,7 +41,7 @@ impl Values {
         }
     }
 
-    /// The same shape with other values.
+    /// Returns other values of the same shape.
     pub(super) fn with(&self, array: ArrayRef) -> Self {
         match self {
             Self::Column(_) => Self::Column(array),
@@ -49,7 +49,7 @@ impl Values {
         }
     }
 
-    /// A value for each of so many rows.
+    /// Returns an array with one value for each of `rows` rows.
     pub(super) fn into_array(self, rows: usize) -> Result<ArrayRef, EvalError> {
         match self {
             Self::Column(array) => Ok(array),
@@ -60,7 +60,7 @@ impl Values {
         }
     }
 
-    /// Those of some rows.
+    /// Returns the values of `rows` rows from `start`.
     pub(super) fn slice(&self, start: usize, rows: usize) -> Self {
         match self {
             Self::Column(array) => Self::Column(array.slice(start, rows)),
@@ -70,7 +70,7 @@ impl Values {
 }
 
 impl Literal {
-    /// As an array of one value, of the type that literals of the kind have.
+    /// Returns an array of one value, of the type that such literals have.
     pub(super) fn to_array(&self) -> ArrayRef {
         match self {
             Self::Null => Arc::new(NullArray::new(1)),
@@ -90,12 +90,12 @@ impl Literal {
     }
 }
 
-/// One value of an array, for errors.
+/// Formats one value of an array, for errors.
 pub(super) fn shown(array: &dyn Array, row: usize) -> String {
     try_shown(array, row).unwrap_or_else(|| "?".to_owned())
 }
 
-/// The same; none of a time that calendars do not have.
+/// Formats one value of an array. Returns none for a time outside the calendar.
 pub(crate) fn try_shown(array: &dyn Array, row: usize) -> Option<String> {
     let options = arrow_cast::display::FormatOptions::default().with_null("None");
     let formatter = arrow_cast::display::ArrayFormatter::try_new(array, &options);
