@@ -1,4 +1,4 @@
-//! What folders of partitions are called, so that whoever reads them as Hive does has the values again.
+//! Names the folders of partitions, so that Hive-style readers recover the values.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use arrow_array::{Array, ArrayRef};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::ArrowError;
 
-/// Stands for null. An empty text has a folder of its own, `country=`, which pyarrow, polars and DuckDB read as such.
+/// Represents null. An empty string has its own folder, `country=`, which pyarrow, polars and DuckDB read correctly.
 pub(super) const MISSING: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// Names folders by the values of some columns.
 pub(super) struct Folders {
-    /// Of each column: what names of its folders begin with.
+    /// Prefix of the folder names of each column.
     levels: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ impl Folders {
         &self.levels
     }
 
-    /// `day=2026-11-23/country=de`, for each of these rows of the columns.
+    /// Returns the folder name of each of these rows, such as `day=2026-11-23/country=de`.
     pub(super) fn names(&self, columns: &[ArrayRef], rows: &[usize]) -> Result<Vec<String>, ArrowError> {
         let mut names = vec![String::new(); rows.len()];
         let options = FormatOptions::default().with_display_error(false);
@@ -48,7 +48,7 @@ impl Folders {
                 text.clear();
                 shown.value(*row).write(&mut text)?;
                 if text == MISSING {
-                    // Readers unescape before they compare, so no other name would be read as this text.
+                    // Readers unescape before they compare, so no escaped name can represent this string.
                     let message =
                         format!("a value that names a folder, in {level:?}, is {text:?}, which stands for null");
                     return Err(ArrowError::InvalidArgumentError(message));
@@ -60,11 +60,11 @@ impl Folders {
     }
 }
 
-/// The characters that Hive and Spark escape, and none else.
+/// Escapes the characters that Hive and Spark escape, and no others.
 fn put_escaped(text: &str, out: &mut String) {
     for character in text.chars() {
         if character.is_ascii_control() || "\"#%'*/:=?\\{[]^".contains(character) {
-            // A String takes anything.
+            // Writing to a `String` never fails.
             let _ = write!(out, "%{:02X}", u32::from(character));
         } else {
             out.push(character);

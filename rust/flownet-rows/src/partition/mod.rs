@@ -1,5 +1,6 @@
-//! Rows on their way into the folders that values of theirs name: those of one folder are gathered until all together are
-//! enough, so that what is written is as large as memory allows.
+//! Distributes rows to folders that are named by their values. Rows of each folder are gathered until all folders
+//! together
+//! reach a memory limit, so that each write is as large as memory allows.
 
 mod folder;
 
@@ -17,14 +18,14 @@ use crate::layout::{Layout, UnsupportedType};
 use crate::row_block::{Gather, MalformedRun};
 use crate::scatter::Scatter;
 
-/// What is gathered at most, of one batch more: as much as waits for a row group of a file.
+/// Limit of gathered bytes, exceeded by at most one batch. It equals the buffer of one row group of a file.
 const MOST_BYTES: usize = 64 << 20;
-/// What a column takes in memory for each folder, before it has a value.
+/// Memory of an empty column per folder, in bytes.
 const COLUMN_BYTES: usize = 1 << 10;
-/// No run of rows that stay in this process needs to be longer.
+/// Limit of a row block in bytes. Larger ones have no benefit within one process.
 const RUN_BYTES: usize = 4 << 20;
 
-/// Rows by folder.
+/// Gathers rows by folder.
 pub struct Partitions {
     /// Columns that name folders.
     columns: Vec<usize>,
@@ -32,7 +33,7 @@ pub struct Partitions {
     /// All other columns.
     others: Vec<usize>,
     layout: Arc<Layout>,
-    /// Tells rows of one partition by their bytes.
+    /// Encodes the partition columns, so that rows of one partition have equal bytes.
     converter: RowConverter,
     scatter: Scatter,
     gathered: BTreeMap<String, FolderRows>,
@@ -40,28 +41,28 @@ pub struct Partitions {
     most_bytes: usize,
 }
 
-/// What waits for one folder.
+/// Rows that wait for one folder.
 struct FolderRows {
     rows: Gather,
     bytes: usize,
 }
 
-/// Rows that have no folder.
+/// Reasons why rows have no folder.
 #[derive(Debug, thiserror::Error)]
 pub enum PartitionError {
-    /// No such column, or a value that cannot be written out.
+    /// The column does not exist, or a value cannot be formatted.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
-    /// A column that rows cannot have.
+    /// A column has a type that rows cannot have.
     #[error(transparent)]
     Type(#[from] UnsupportedType),
-    /// More than a batch may have.
+    /// The rows exceed the limits of a batch.
     #[error(transparent)]
     TooLong(#[from] MalformedRun),
 }
 
 impl Partitions {
-    /// Of rows of this schema, by these columns of it, outermost first.
+    /// Creates partitions of rows with this schema, by these columns, outermost first.
     pub fn new(schema: &Schema, columns: &[String]) -> Result<Self, PartitionError> {
         Self::with_room(schema, columns, MOST_BYTES)
     }
@@ -85,17 +86,17 @@ impl Partitions {
         })
     }
 
-    /// What stays of the schema: values that name a folder are not written beside it.
+    /// Returns the schema of the files, which lack the columns that name folders.
     pub fn schema(&self) -> &SchemaRef {
         self.layout.schema()
     }
 
-    /// What names of folders begin with, outermost first.
+    /// Returns the prefixes of folder names, outermost first.
     pub fn levels(&self) -> Vec<String> {
         self.folders.levels().to_vec()
     }
 
-    /// Adds rows to those of their folders.
+    /// Adds the rows of a batch to their folders.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<(), PartitionError> {
         let (of_row, folders) = self.folders_of(batch)?;
         let others = batch.project(&self.others)?;
@@ -115,12 +116,12 @@ impl Partitions {
         })
     }
 
-    /// The folders of a batch, and the number of each row's.
+    /// Returns the folder index of each row, and the names of the folders.
     fn folders_of(&self, batch: &RecordBatch) -> Result<(Vec<u32>, Vec<String>), ArrowError> {
         let columns: Vec<_> = self.columns.iter().map(|column| Arc::clone(batch.column(*column))).collect();
         let rows = self.converter.convert_columns(&columns)?;
         let mut numbers = HashMap::new();
-        // The first row of each.
+        // First row of each folder.
         let mut firsts = Vec::new();
         let of_row = rows.iter().enumerate().map(|(place, row)| {
             *numbers.entry(row).or_insert_with(|| {
@@ -132,7 +133,7 @@ impl Partitions {
         Ok((of_row, self.folders.names(&columns, &firsts)?))
     }
 
-    /// Takes the rows of the folder that has most, as long as there are more than may be.
+    /// Takes the rows of the largest folder if the memory limit is exceeded. Call it until it returns none.
     pub fn take_surplus(&mut self) -> Result<Option<(String, RecordBatch)>, PartitionError> {
         if self.bytes <= self.most_bytes {
             return Ok(None);
@@ -143,7 +144,7 @@ impl Partitions {
         self.taken(taken)
     }
 
-    /// Takes the rows of any folder.
+    /// Takes the rows of the first folder.
     pub fn take_first(&mut self) -> Result<Option<(String, RecordBatch)>, PartitionError> {
         let taken = self.gathered.pop_first();
         self.taken(taken)
@@ -176,7 +177,7 @@ mod tests {
         RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).unwrap()
     }
 
-    /// As what follows asks for it; the name of each row's folder is known.
+    /// Returns the expected folder name. The row itself encodes it.
     fn folder((day, text): &(Option<i64>, String)) -> String {
         day.map_or(format!("day={}/text={text}", folder::MISSING), |day| format!("day={day}/text={text}"))
     }
