@@ -1,4 +1,4 @@
-//! Comma-separated values: where records end, and rows as lines.
+//! Comma-separated values: splits files into records, and writes rows as lines.
 
 mod scan;
 mod write;

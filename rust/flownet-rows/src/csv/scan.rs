@@ -1,50 +1,53 @@
 //! Finds the ends of records, so that each block of a file that is parsed holds whole records.
 //!
-//! A quote opens a quoted value only at the beginning of a value; two quotes in it are one. This is how pyarrow, which
-//! parses the blocks, takes them too.
+//! A quote opens a quoted value only at the beginning of a value. Two quotes within it mean one. pyarrow, which parses
+//! the
+//! blocks, follows the same rules.
 //!
 //! # Invariants
-//! - I1: a block begins and ends where a record does, so a value is never parsed in parts.
-//! - I2: a quoted value ends in front of a delimiter, the end of a line or the end of the file, or the file is refused: a
-//!   quote that nobody closed does not swallow the records behind it.
+//! - I1: a block begins and ends at a record boundary, so a value is never parsed in parts.
+//! - I2: a quoted value ends before a delimiter, the end of a line or the end of the file, or the file is refused. So
+//!   an
+//!   unclosed quote does not swallow the records after it.
 
 use memchr::{memchr, memrchr2};
 
-/// What a block of a file holds.
+/// Content of a block of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CsvBlock {
-    /// The bytes of the records that are whole; 0 if the first one is not.
+    /// Length of the complete records in bytes. 0 if the first one is incomplete.
     pub end: usize,
     /// Whether a value is an empty pair of quotes.
     pub has_empty_quotes: bool,
 }
 
-/// Why quotes cannot be read.
+/// Reasons why quotes cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CsvFault {
     /// A quoted value has no end.
     #[error("a quote is opened and never closed")]
     Open {
-        /// Of the quote.
+        /// Offset of the quote.
         offset: usize,
     },
-    /// A closing quote ends no value.
+    /// A closing quote does not end a value.
     #[error("a closing quote is followed by more text; write a quote within quotes twice")]
     Text {
-        /// Of the text.
+        /// Offset of the text after it.
         offset: usize,
-        /// Of the quote that opens the value.
+        /// Offset of the opening quote.
         open: usize,
     },
 }
 
-/// A quoted value, by the places of its quotes.
+/// Quoted value, by the offsets of its quotes.
 struct QuotedValue {
     open: usize,
     close: usize,
 }
 
-/// Finds the records that are whole, in a block that begins with a record. Of the last block the last record needs no end.
+/// Finds the complete records in a block that begins with a record. In the last block, the last record needs no line
+/// end.
 pub fn csv_records(data: &[u8], delimiter: u8, is_last: bool) -> Result<CsvBlock, CsvFault> {
     let mut block = CsvBlock { end: 0, has_empty_quotes: false };
     let mut from = 0;
@@ -61,7 +64,7 @@ pub fn csv_records(data: &[u8], delimiter: u8, is_last: bool) -> Result<CsvBlock
                 block.has_empty_quotes |= close == open + 1;
                 from = close + 1;
                 if from == data.len() && !is_last {
-                    // Another quote may follow.
+                    // Another quote may follow in the next block.
                     return Ok(block);
                 }
             }
@@ -71,7 +74,7 @@ pub fn csv_records(data: &[u8], delimiter: u8, is_last: bool) -> Result<CsvBlock
     Ok(block)
 }
 
-/// Where each record begins, of a block that holds whole records.
+/// Returns the offset of each record in a block of complete records.
 pub fn csv_starts(data: &[u8], delimiter: u8) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut from = 0;
@@ -128,7 +131,7 @@ fn is_value_start(data: &[u8], delimiter: u8, at: usize) -> bool {
     at.checked_sub(1).is_none_or(|before| data[before] == delimiter || matches!(data[before], b'\n' | b'\r'))
 }
 
-/// The quote that closes this one.
+/// Returns the quote that closes this one.
 fn closing(data: &[u8], open: usize) -> Option<usize> {
     let mut from = open + 1;
     loop {
@@ -140,12 +143,12 @@ fn closing(data: &[u8], open: usize) -> Option<usize> {
     }
 }
 
-/// The end of the last record that ends in this range, outside of quotes.
+/// Returns the end of the last record that ends in this range, outside of quotes.
 fn last_end(data: &[u8], from: usize, to: usize) -> Option<usize> {
     let mut to = to;
     while let Some(found) = memrchr2(b'\n', b'\r', &data[from..to]) {
         let end = from + found + 1;
-        // Of a carriage return at the end of a block nobody knows whether a line feed follows.
+        // After a carriage return at the end of a block, a line feed may follow in the next one.
         if data[end - 1] == b'\n' || end < data.len() {
             return Some(end);
         }
@@ -160,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Every byte by itself: begins of records, and why the text cannot be read.
+    /// Scans byte by byte. Returns the offsets of records, and the fault of the text.
     fn naive(data: &[u8]) -> (Vec<usize>, Option<CsvFault>) {
         let (mut starts, mut at, mut start) = (Vec::new(), 0, 0);
         let mut is_new = true;

@@ -1,11 +1,11 @@
-//! Rows as lines: an empty text is `""` and null is nothing, so that readers can tell them apart.
+//! Writes rows as lines. An empty string is `""` and null is empty, so that readers can distinguish them.
 
 use arrow_array::{Array, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::ArrowError;
 use memchr::{memchr, memchr3};
 
-/// Appends a line for each row.
+/// Appends one line per row.
 pub fn write_csv(batch: &RecordBatch, delimiter: u8, out: &mut Vec<u8>) -> Result<(), ArrowError> {
     let options = FormatOptions::default().with_display_error(false);
     let formatters = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
