@@ -1,4 +1,4 @@
-//! Which key group a row belongs to: that of the same key of an object.
+//! Hashes keys of rows to key groups. A row belongs to the same key group as an object with an equal key.
 
 mod moment;
 mod number;
@@ -16,45 +16,45 @@ use self::moment::Moment;
 use crate::physical_type::{PhysicalType, Scalar, Values};
 use crate::type_names::type_name;
 
-/// Hashes the keys of rows, a batch at a time.
+/// Hashes the keys of rows, one batch at a time.
 #[derive(Debug)]
 pub struct KeyHasher {
     columns: KeyColumns,
     hashes: Vec<u32>,
-    /// Of one key, kept for its allocation.
+    /// Bytes of one key. Reused, to save allocations.
     bytes: Vec<u8>,
 }
 
-/// A column that is no key.
+/// Reasons why a column cannot be a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoKey {
-    /// There is none of the name.
+    /// The column does not exist.
     #[error("key_by: there is no column '{column}'; there are {columns}")]
     Missing {
-        /// What was asked for.
+        /// Name that was requested.
         column: String,
-        /// What there is.
+        /// Names that exist.
         columns: String,
     },
-    /// Its type makes no keys.
+    /// Its type cannot be a key.
     #[error(
         "key_by: column '{column}' is of type {}; keys are ints, floats, bool, utf8, binary, dates, times, timestamps, durations \
          and decimals, of no negative scale: cast it before",
         type_name(.data_type)
     )]
     Type {
-        /// The column.
+        /// Name of the column.
         column: String,
         /// Its type.
         data_type: DataType,
     },
-    /// No column at all.
+    /// The key has no columns.
     #[error("key_by: a key needs at least one column")]
     Empty,
 }
 
 impl NoKey {
-    /// Of a column that a schema does not have.
+    /// Builds the error for a column that the schema does not have.
     pub(crate) fn missing(schema: &Schema, column: &str) -> Self {
         let columns = schema.fields().iter().map(|field| format!("'{}'", field.name())).collect::<Vec<_>>().join(", ");
         Self::Missing { column: column.to_owned(), columns }
@@ -62,12 +62,12 @@ impl NoKey {
 }
 
 impl KeyHasher {
-    /// By these columns of a schema. One column is the key itself, several are a tuple.
+    /// Creates a hasher by these columns of a schema. One column is the key itself; several columns form a tuple.
     pub fn new(schema: &Schema, columns: &[String]) -> Result<Self, NoKey> {
         Ok(Self { columns: KeyColumns::new(schema, columns)?, hashes: Vec::new(), bytes: Vec::new() })
     }
 
-    /// The hash of each row's key.
+    /// Returns the hash of each row's key.
     pub fn hash(&mut self, batch: &RecordBatch) -> Result<&[u32], ArrowError> {
         let keys = self.columns.of(batch)?;
         self.hashes.clear();
@@ -88,25 +88,25 @@ impl KeyHasher {
     }
 }
 
-/// Columns that are the key of rows.
+/// Key columns of rows.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyColumns {
     columns: Vec<usize>,
 }
 
-/// The keys of a batch.
+/// Keys of a batch.
 pub(crate) enum Keys {
-    /// One column of what is 64 bits.
+    /// One column of 64-bit values.
     Ints(Int64Array, IntKey),
-    /// One column of texts.
+    /// One column of strings.
     Texts(StringArray),
     /// One column of another type.
     Other(ArrayRef),
-    /// Several columns: what they are is looked at once, and not for each row.
+    /// Several columns, whose types are resolved once rather than per row.
     Tuple(Vec<Self>),
 }
 
-/// What 64 bits say.
+/// Meaning of a 64-bit value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntKey {
     Number,
@@ -121,7 +121,7 @@ impl IntKey {
         }
     }
 
-    /// Appends the canonical bytes of one.
+    /// Appends the canonical bytes of a value.
     #[inline]
     pub(crate) fn put(self, value: i64, out: &mut Vec<u8>) {
         match self {
@@ -140,7 +140,7 @@ impl KeyColumns {
         Ok(Self { columns })
     }
 
-    /// Where a value of the key is missing.
+    /// Returns the rows in which a value of the key is null.
     pub(crate) fn nulls(&self, batch: &RecordBatch) -> Option<NullBuffer> {
         NullBuffer::union_many(self.columns.iter().map(|column| batch.column(*column).nulls()))
     }
@@ -166,7 +166,8 @@ impl Keys {
         Ok(array.as_string_opt::<i32>().map_or_else(|| Self::Other(array.clone()), |texts| Self::Texts(texts.clone())))
     }
 
-    /// Whether the key of a row, which is not the first, is that of the one before. No is no more than that it is not known.
+    /// Returns true if the key of `row`, which is not the first row, equals the previous one. False may also mean
+    /// unknown.
     #[inline]
     pub(crate) fn is_as_before(&self, row: usize) -> bool {
         let before = row - 1;
@@ -198,10 +199,10 @@ impl Keys {
     }
 }
 
-/// How the canonical bytes of a column's values are read.
+/// Form in which the values of a column are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyForm {
-    /// As numbers, texts and bytes of any type.
+    /// Numbers, strings and bytes of any type.
     Plain,
     Moment(Moment),
     Decimal {
@@ -217,7 +218,7 @@ impl KeyForm {
         }
     }
 
-    /// Takes a value off the front; none: these are the bytes of something else.
+    /// Takes a value off the front. Returns none if the bytes are no value of this form.
     pub(crate) fn take(self, bytes: &[u8]) -> Option<(Scalar<'_>, &[u8])> {
         match self {
             _ if bytes.first() == Some(&canonical::NONE) => Some((Scalar::None, &bytes[1..])),
@@ -230,7 +231,7 @@ impl KeyForm {
     }
 }
 
-/// Where a column is that makes keys.
+/// Returns the index of a column, if its type can be a key.
 pub(crate) fn place(schema: &Schema, column: &str) -> Result<usize, NoKey> {
     let Ok(place) = schema.index_of(column) else { return Err(NoKey::missing(schema, column)) };
     let data_type = schema.field(place).data_type();
@@ -242,14 +243,14 @@ pub(crate) fn place(schema: &Schema, column: &str) -> Result<usize, NoKey> {
 
 fn makes_keys(data_type: &DataType) -> bool {
     match data_type {
-        // Nobody has those, and their integers may be of any size.
+        // Negative scales are not in use, and their integers may be of any size.
         DataType::Decimal128(_, scale) => *scale >= 0,
         DataType::FixedSizeBinary(_) => true,
         data_type => PhysicalType::of(data_type).is_some(),
     }
 }
 
-/// Appends the canonical bytes of one value, of a type that makes keys which are neither 64 bits nor texts.
+/// Appends the canonical bytes of one value of a key column that is neither 64-bit values nor strings.
 fn put_other(array: &ArrayRef, row: usize, out: &mut Vec<u8>) {
     if array.is_null(row) {
         return out.push(canonical::NONE);
@@ -263,7 +264,7 @@ fn put_other(array: &ArrayRef, row: usize, out: &mut Vec<u8>) {
         }
         DataType::Binary => canonical::put_bytes(out, array.as_binary::<i32>().value(row)),
         DataType::FixedSizeBinary(_) => canonical::put_bytes(out, array.as_fixed_size_binary().value(row)),
-        // Checked where columns were made keys.
+        // Unreachable: `place` checked the types.
         _ => out.push(canonical::NONE),
     }
 }
@@ -312,7 +313,7 @@ mod tests {
             ("text", Arc::new(StringArray::from(vec!["a", "b"]))),
             ("number", Arc::new(Int64Array::from(vec![1, 2]))),
         ]);
-        // ("a", 1) as the codec of objects has it.
+        // The tuple ("a", 1), as the codec of objects encodes it.
         assert_eq!(hashes(&both, &["text", "number"])[0], hash_key(&[0x10, 2, 0x81, b'a', 0xc1]));
         assert_ne!(hashes(&both, &["text", "number"]), hashes(&both, &["number", "text"]));
     }

@@ -1,7 +1,8 @@
-//! Dates, times and durations as keys: the canonical bytes of the object of Python that is equal to one.
+//! Encodes dates, times and durations as keys: the canonical bytes of the Python object that is equal to the value.
 //!
-//! What no such object is, as its clock counts microseconds and its years are 1 to 9999, has the bytes of the time of
-//! numpy or pandas that is equal to it, or a name of its own.
+//! Python's `datetime` counts microseconds and has the years 1 to 9999. A value without such an object has the bytes of
+//! the
+//! equal time of numpy or pandas, or a name of its own.
 
 use arrow_schema::{DataType, TimeUnit};
 use chrono::{Datelike, NaiveDate};
@@ -10,23 +11,23 @@ use flownet_runtime::varint::{put_varint, take_varint};
 
 use super::number::take_wide_int;
 
-/// What a number of a column of times says.
+/// Meaning of a number in a column of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// Days since 1970.
     Date,
-    /// Since midnight.
+    /// Time since midnight.
     Time(TimeUnit),
-    /// Since 1970.
+    /// Time since 1970.
     Timestamp {
         unit: TimeUnit,
-        /// Whether it is an instant, and not what some clock shows.
+        /// Whether it is an instant, and not a local time.
         has_zone: bool,
     },
     Duration(TimeUnit),
 }
 
-/// What stands in front of numbers that no object of Python's `datetime` has.
+/// Prefixes of numbers that no object of Python's `datetime` has.
 mod names {
     pub(super) const DATE: &[u8] = b"arrow:date";
     pub(super) const TIME: &[u8] = b"arrow:time";
@@ -38,9 +39,9 @@ mod names {
 
 const NANOS: i64 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
-/// `timedelta.max`.
+/// Days of `timedelta.max`.
 const MOST_DAYS: i64 = 999_999_999;
-/// What numpy's times without an equal are counted in.
+/// numpy's times without an equal `datetime` are encoded in attoseconds.
 const ATTOS_A_NANO: i128 = 1_000_000_000;
 
 impl Moment {
@@ -54,7 +55,7 @@ impl Moment {
         })
     }
 
-    /// Appends the canonical bytes of one.
+    /// Appends the canonical bytes of a value.
     pub(crate) fn put(self, value: i64, out: &mut Vec<u8>) {
         match self {
             Self::Date => match date_of(value) {
@@ -85,8 +86,9 @@ impl Moment {
                         out.push(if has_zone { ZONE_UTC } else { ZONE_NONE });
                     }
                     (None, true) => put_named(names::INSTANT, all_nanos(value, unit), out),
-                    // Times of pandas and of numpy are equal to it, and two keys to a dict: it is that of pandas, which
-                    // pyarrow makes of it.
+                    // Times of pandas and of numpy are equal to it, but are two keys of a dict. It is encoded as that
+                    // of pandas, which pyarrow
+                    // converts it to.
                     (None, false) if nanos % 1000 != 0 => put_named(names::LOCAL_NANOS, all_nanos(value, unit), out),
                     (None, false) => put_named(names::LOCAL, all_nanos(value, unit) * ATTOS_A_NANO, out),
                 }
@@ -106,7 +108,7 @@ impl Moment {
         }
     }
 
-    /// Takes what [`put`](Self::put) appends off the front; none: these are the bytes of something else.
+    /// Takes a value that [`put`](Self::put) appended off the front. Returns none if the bytes are no such value.
     pub(crate) fn take(self, bytes: &[u8]) -> Option<(i64, &[u8])> {
         let (&tag, mut rest) = bytes.split_first()?;
         let value = match (self, tag) {
@@ -145,7 +147,7 @@ impl Moment {
     }
 }
 
-/// How many of a unit a second has.
+/// Returns the number of units per second.
 fn a_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
@@ -155,7 +157,7 @@ fn a_second(unit: TimeUnit) -> i64 {
     }
 }
 
-/// Whole seconds, and nanoseconds above them.
+/// Returns whole seconds, and the remaining nanoseconds.
 fn parts(value: i64, unit: TimeUnit) -> (i64, i64) {
     let a_second = a_second(unit);
     (value.div_euclid(a_second), value.rem_euclid(a_second) * (NANOS / a_second))
@@ -165,16 +167,16 @@ fn all_nanos(value: i64, unit: TimeUnit) -> i128 {
     i128::from(value) * i128::from(NANOS / a_second(unit))
 }
 
-/// None where a unit does not divide it, or it is too much.
+/// Returns none if the value is no multiple of the unit, or too large.
 fn in_unit(nanos: i128, unit: TimeUnit) -> Option<i64> {
     let of_unit = i128::from(NANOS / a_second(unit));
     (nanos % of_unit == 0).then(|| i64::try_from(nanos / of_unit).ok()).flatten()
 }
 
-/// 1970-01-01, in days since the first of year 1, which is the first.
+/// Days from the first day of year 1, which is day 1, to 1970-01-01.
 const DAYS_TO_1970: i32 = 719_163;
 
-/// The date of a day since 1970, if Python has it.
+/// Returns the date of a day since 1970, if Python can represent it.
 fn date_of(day: i64) -> Option<NaiveDate> {
     let days = i32::try_from(day).ok()?.checked_add(DAYS_TO_1970)?;
     NaiveDate::from_num_days_from_ce_opt(days).filter(|date| (1..=9999).contains(&date.year()))
@@ -191,14 +193,14 @@ fn take_date(bytes: &mut &[u8]) -> Option<i64> {
     Some(i64::from(date.num_days_from_ce() - DAYS_TO_1970))
 }
 
-/// Of seconds since midnight.
+/// Appends a time given in seconds since midnight.
 fn put_time(seconds: i64, nanos: i64, out: &mut Vec<u8>) {
     let fold = 0;
     out.extend_from_slice(&[(seconds / 3600) as u8, (seconds / 60 % 60) as u8, (seconds % 60) as u8, fold]);
     out.extend_from_slice(&((nanos / 1000) as u32).to_le_bytes());
 }
 
-/// Nanoseconds since midnight.
+/// Takes a time off the front, in nanoseconds since midnight.
 fn take_time(bytes: &mut &[u8]) -> Option<i64> {
     let [hour, minute, second, fold] = take_bytes::<4>(bytes)?.map(i64::from);
     let micros = u32::from_le_bytes(take_bytes(bytes)?);
@@ -248,7 +250,7 @@ mod tests {
         ]
     }
 
-    /// Near to now, and anywhere.
+    /// Numbers close to now, and of any size.
     fn numbers() -> impl Strategy<Value = i64> {
         (any::<i64>(), 0u32..64).prop_map(|(number, shift)| number >> shift)
     }

@@ -1,10 +1,10 @@
-//! Integers that may be large, and decimals, as keys: the canonical bytes of the number of Python that is equal to one.
+//! Encodes large integers and decimals as keys: the canonical bytes of the Python number that is equal to the value.
 
 use flownet_runtime::canonical::{self, BIG_INT, DECIMAL, FLOAT, INT, SMALL_INT, SMALL_MAX};
 use flownet_runtime::varint::{put_varint, take_varint, unzigzag};
 
-/// Appends the decimal of so many digits behind its point that its digits say: an integer if it is one, a float if one is
-/// exactly it.
+/// Appends a decimal with `scale` fraction digits. It is encoded as an integer if it is one, and as a float if a float
+/// represents it exactly.
 pub(super) fn put_decimal(digits: i128, scale: u32, out: &mut Vec<u8>) {
     let (mut digits, mut scale) = (digits, scale);
     while scale > 0 && digits % 10 == 0 {
@@ -13,7 +13,7 @@ pub(super) fn put_decimal(digits: i128, scale: u32, out: &mut Vec<u8>) {
     if scale == 0 {
         return canonical::put_wide_int(out, digits);
     }
-    // The digits are as many fives as there are behind the point, times what is odd, as there is no ten in them.
+    // No factor of ten is left. So a binary fraction has one factor of five per fraction digit, times an odd number.
     match 5i128.checked_pow(scale).filter(|fives| digits % fives == 0).map(|fives| digits / fives) {
         Some(odd) if odd.unsigned_abs() < 1 << f64::MANTISSA_DIGITS => {
             canonical::put_float(out, odd as f64 / 2f64.powi(scale as i32));
@@ -27,7 +27,7 @@ pub(super) fn put_decimal(digits: i128, scale: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes the digits of a decimal off the front, of so many behind the point; none: these are the bytes of something else.
+/// Takes a decimal with `scale` fraction digits off the front. Returns none if the bytes are no such decimal.
 pub(super) fn take_decimal(bytes: &[u8], scale: u32) -> Option<(i128, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     match tag {
@@ -48,7 +48,7 @@ pub(super) fn take_decimal(bytes: &[u8], scale: u32) -> Option<(i128, &[u8])> {
     }
 }
 
-/// The digits of a float that has some behind its point, and no more than these.
+/// Returns the digits of a float with a fraction, if it has at most `scale` fraction digits.
 fn digits_of(float: f64, scale: u32) -> Option<i128> {
     let (mut odd, mut halves) = (float, 0);
     while odd.is_finite() && odd.fract() != 0.0 {
@@ -78,7 +78,7 @@ pub(super) fn take_wide_int(bytes: &[u8]) -> Option<(i128, &[u8])> {
     }
 }
 
-/// Of two's complement, the low byte first. None if it is larger than that.
+/// Decodes two's complement, low byte first. Returns none if the number has more than 128 bits.
 fn wide_int(digits: &[u8]) -> Option<i128> {
     let sign = if *digits.last()? < 0x80 { 0 } else { 0xff };
     let (low, high) = digits.split_at(digits.len().min(size_of::<i128>()));
@@ -88,7 +88,7 @@ fn wide_int(digits: &[u8]) -> Option<i128> {
     is_all.then(|| i128::from_le_bytes(bytes))
 }
 
-/// Takes a length, and as many bytes, off the front.
+/// Takes length-prefixed bytes off the front.
 pub(super) fn take_block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = take_varint(bytes).ok()?;
     rest.split_at_checked(usize::try_from(len).ok()?)
@@ -120,7 +120,7 @@ mod tests {
             prop_assert_eq!(take_decimal(&key, scale), Some((digits, &[behind][..])));
         }
 
-        /// Those with few binary places are floats.
+        /// Decimals with few binary fraction digits are encoded as floats.
         #[test]
         fn so_does_one_that_a_float_is(odd in -(1i64 << 40)..1 << 40, halves in 0u32..20, zeros in 0u32..6) {
             let scale = halves + zeros;

@@ -1,4 +1,4 @@
-//! Numbers, texts and bytes as keys, read again from their canonical bytes.
+//! Decodes keys that are numbers, strings or bytes from their canonical bytes.
 
 use flownet_runtime::canonical;
 use flownet_runtime::varint::{take_varint, unzigzag};
@@ -37,7 +37,7 @@ pub(super) fn take(bytes: &[u8]) -> Option<(Scalar<'_>, &[u8])> {
     })
 }
 
-/// Of an integer that is no `i64`: that of a column of unsigned ones, or of floats.
+/// Decodes an integer that does not fit `i64`: of a column of unsigned integers, or of floats.
 fn big_int(digits: &[u8]) -> Scalar<'static> {
     let is_negative = digits.last().is_some_and(|last| *last >= 0x80);
     if let ([low @ .., 0], false) = (digits, is_negative)
@@ -45,7 +45,7 @@ fn big_int(digits: &[u8]) -> Scalar<'static> {
     {
         return Scalar::Unsigned(u64::from_le_bytes(low));
     }
-    // Floats beyond 64 bits are integers of 53 bits, and zeros below them: each step is exact.
+    // Floats beyond 64 bits are integers of 53 bits followed by zeros, so each step is exact.
     let float = |digits: &[u8]| digits.iter().rev().fold(0.0, |sum: f64, digit| sum * 256.0 + f64::from(*digit));
     if !is_negative {
         return Scalar::Float(float(digits));
