@@ -267,7 +267,7 @@ impl<S: Sum> Cell for Mean<S> {
 }
 
 impl<S: Sum> Mean<S> {
-    /// Returns the mean of values that are stored in a unit of which `unit` make 1.
+    /// Returns the mean of values that are stored as multiples of `1 / unit`.
     pub(super) fn in_units(&self, unit: f64) -> Scalar<'static> {
         if self.count == 0 { Scalar::None } else { Scalar::Float(self.sum.as_float() / (self.count as f64 * unit)) }
     }

@@ -39,7 +39,7 @@ struct RowIndex {
 /// Rows of one side.
 struct Side {
     rows: Gather,
-    /// Which of their columns pairs have.
+    /// Indices of the columns that pairs have.
     shown: Vec<usize>,
     /// Row index of each pair.
     of_pairs: Vec<u32>,

@@ -169,7 +169,7 @@ impl ColumnGatherer {
         match &mut self.values {
             Values::Fixed { width, bytes } => {
                 let (values, rest) = split(run, rows * *width)?;
-                // One value as a rule, which is a word: moved without a call.
+                // The value is usually one word: copied without a call.
                 match <[u8; size_of::<u64>()]>::try_from(values) {
                     Ok(word) => bytes.push(u64::from_ne_bytes(word)),
                     Err(_) => bytes.extend_from_slice(values),
