@@ -24,7 +24,7 @@ use crate::type_names::type_name;
 pub enum Step {
     /// Keeps the rows for which the expression is true.
     Filter(Expr),
-    /// Replaces all columns by these.
+    /// Replaces all columns with these.
     Select(Vec<Column>),
     /// Adds these columns, or replaces those of the same name.
     WithColumns(Vec<Column>),

@@ -7,8 +7,7 @@
 //!
 //! # Invariants
 //! - I1: a time of a whole millisecond has no nanoseconds in memory, in state or on the wire, so columns of
-//!   milliseconds
-//!   have no extra cost.
+//!   milliseconds have no extra cost.
 //! - I2: no varint that flownet writes begins with 80 00, and no row block of one row begins with 02.
 //! - I3: rows of one rank and millisecond are ordered by their bytes, so nanoseconds are big-endian.
 

@@ -1,19 +1,15 @@
 //! Streams of rows with a schema.
 //!
 //! Operators work on columns ([`RowBatch`], the Arrow layout). They are operators of flownet-runtime's model, for a
-//! record
-//! format whose records are batches ([`RowsFormat`]). [`expr`] holds the expressions over columns that users write, and
-//! [`BoundSteps`] applies them to rows. [`Aggregate`]s fold rows into *partial aggregates* upstream of an exchange and
-//! merge
-//! them downstream. Joins match rows downstream of an exchange. The embedding crate provides operators of another
-//! language
-//! ([`ExternalOperators`]).
+//! record format whose records are batches ([`RowsFormat`]). [`expr`] holds the expressions over columns that users
+//! write, and [`BoundSteps`] applies them to rows. [`Aggregate`]s fold rows into *partial aggregates* upstream of an
+//! exchange and merge them downstream. Joins match rows downstream of an exchange. The embedding crate provides
+//! operators of another language ([`ExternalOperators`]).
 //!
 //! The wire carries *row blocks*, which identifiers call runs: a few to some thousand rows of one channel, as one
-//! record of
-//! the exchange. [`RunWriter`] and [`Scatter`] split a batch into row blocks; [`Gather`] and [`RowInput`] join row
-//! blocks to
-//! batches. All work that can be done per row block or per column is done there, not per record or per row.
+//! record of the exchange. [`RunWriter`] and [`Scatter`] split a batch into row blocks; [`Gather`] and [`RowInput`]
+//! join row blocks to batches. All work that can be done per row block or per column is done there, not per record or
+//! per row.
 //!
 //! # Invariants
 //! - I1: all rows of a row block have one schema, which both ends know; the wire does not carry it.

@@ -108,7 +108,7 @@ impl OperatorInfo {
         self.failed("ValueError", error.to_string(), None)
     }
 
-    /// Builds the error for bytes of a peer that are no row block.
+    /// Builds the error for bytes of a peer that are not a row block.
     #[cold]
     pub(crate) fn malformed(&self, error: &MalformedRun) -> TaskError {
         self.failed("flownet.errors.CodecError", error.to_string(), None)

@@ -66,8 +66,7 @@ impl Scatter {
     }
 
     /// Cuts a batch whose row `i` goes to the `i`th target of `of_row`. All targets are below `targets`. Calls `send`
-    /// with each
-    /// row block and its target, lowest target first.
+    /// with each row block and its target, lowest target first.
     pub fn by_target<E>(
         &mut self,
         batch: &RecordBatch,

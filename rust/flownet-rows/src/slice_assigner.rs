@@ -24,8 +24,8 @@ impl SliceAssigner {
     /// Chooses the rule for a window, or for a running aggregate if there is none.
     ///
     /// Windows that fire once, at an end that all keys share, are made of slices, and so are sessions with a fixed gap.
-    /// Windows with a trigger or a late output, and all other sessions, get rows one by one.
-    /// Aligned windows on processing time get the rows of a batch together.
+    /// Windows with a trigger or a late output, and all other sessions, get rows one by one. Aligned windows on
+    /// processing time get the rows of a batch together.
     pub(crate) fn of(window: Option<&WindowSpec>) -> Result<Self, TaskError> {
         let Some(window) = window else { return Ok(Self::Batches) };
         Ok(match (window.assign.grid()?, window.assign, window.clock) {

@@ -1,8 +1,7 @@
 //! Lower bounds of the event times still to come from a table in memory.
 //!
 //! A table is complete before its first row is emitted. One pass over its column of times gives, for every position,
-//! the
-//! least time of the rows from there on. So event time advances to that bound, in whatever order the rows are.
+//! the least time of the rows from there on. So event time advances to that bound, and the rows need no order.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::ArrowError;

@@ -1,6 +1,5 @@
 //! Converts times between units. A conversion to a coarser unit rounds down: half a millisecond before 1970 belongs to
-//! the
-//! millisecond before it, as in polars and DuckDB. Arrow's own cast rounds toward 1970.
+//! the millisecond before it, as in polars and DuckDB. Arrow's own cast rounds toward 1970.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -39,8 +38,7 @@ pub(crate) fn units_a_second(unit: TimeUnit) -> i64 {
 }
 
 /// Returns the intermediate type, in the unit of `to`, and the number of `from` units per unit of `to`. None if the
-/// unit
-/// gets no coarser.
+/// unit gets no coarser.
 fn coarser(from: &DataType, to: &DataType) -> Option<(DataType, i64)> {
     let (of, from, to) = match (from, to) {
         (DataType::Timestamp(from, zone), DataType::Timestamp(to, _)) => {

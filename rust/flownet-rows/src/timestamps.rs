@@ -40,7 +40,7 @@ pub enum NoTimes {
         /// Names that exist.
         columns: String,
     },
-    /// The type of the column is no type of time.
+    /// The type of the column does not represent times.
     #[error(
         "event time: column '{column}' is of type {}; event time is a timestamp, a date, or an int64 of \
          milliseconds since 1970-01-01 UTC: cast it before",

@@ -48,8 +48,7 @@ fn quoted_if_needed(name: &str) -> String {
 const SEPARATORS: [char; 10] = [',', ':', '"', '\\', '[', ']', '(', ')', '<', '>'];
 
 /// Returns the type of this name, if there is one. Accepts the names of [`type_name`], and the names that pyarrow
-/// prints for
-/// the same types.
+/// prints for the same types.
 pub fn named_type(name: &str) -> Option<DataType> {
     if is_too_deep(name) { None } else { parsed_type(name) }
 }

@@ -23,7 +23,7 @@ pub(crate) trait Cell: Default + Send + Sync + 'static {
     /// Appends the encoded cell.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// Takes a cell off the front. Returns none if the bytes are no cell.
+    /// Takes a cell off the front. Returns none if the bytes are malformed.
     fn read(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -44,7 +44,7 @@ pub(crate) trait Accumulates<V>: Cell {
 pub(crate) enum NoResult {
     /// The sum does not fit its type.
     Overflow(i256),
-    /// The bytes are no cell.
+    /// The bytes are malformed.
     Malformed,
 }
 
@@ -167,8 +167,7 @@ impl Accumulates<i128> for SumDecimal {
 }
 
 /// Sum of floats with the sum of its rounding errors, accurate to more than a hundred bits. So results depend neither
-/// on
-/// the order of rows nor on where they were merged, unless these bits do not suffice.
+/// on the order of rows nor on where they were merged, unless these bits do not suffice.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SumFloat {
     sum: f64,
@@ -287,7 +286,7 @@ impl<V, S: Sum + Accumulates<V>> Accumulates<V> for Mean<S> {
     }
 }
 
-/// Variance of values, by Welford's method; merged by the method of Chan and others.
+/// Variance or standard deviation, by Welford's method. Cells are merged by the method of Chan and others.
 #[derive(Default)]
 pub(crate) struct Spread<const ROOT: bool> {
     count: u64,

@@ -26,8 +26,7 @@ impl<K> Default for CollectedValues<K> {
 
 impl<K: CellValue> CollectedValues<K> {
     /// Returns the values ordered by time, then by value, because arrival order depends on more than the input. Returns
-    /// none if
-    /// the bytes are malformed.
+    /// none if the bytes are malformed.
     fn in_order(&self) -> Option<Vec<(ExactTime, K)>> {
         let mut bytes = &self.bytes[..];
         let mut values = Vec::new();

@@ -1,10 +1,8 @@
 //! Counts distinct values: exactly while they are few, by HyperLogLog when they are many.
 //!
 //! The state follows from the set of values alone, so results depend neither on the order of rows nor on where they
-//! were
-//! merged. Registers are those of Flajolet and others, with hashes of 64 bits. The estimate is Ertl's, which needs no
-//! tables
-//! of corrections ("New cardinality estimation algorithms for HyperLogLog sketches", 2017, algorithm 6).
+//! were merged. Registers are those of Flajolet and others, with hashes of 64 bits. The estimate is Ertl's, which needs
+//! no tables of corrections ("New cardinality estimation algorithms for HyperLogLog sketches", 2017, algorithm 6).
 
 use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::put_varint;

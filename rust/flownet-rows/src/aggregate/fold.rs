@@ -40,8 +40,7 @@ pub(crate) struct AggregateFold {
 }
 
 /// Value of a partial aggregate; empty before the first. Short values, such as a few numbers, are stored inline.
-/// Finding
-/// one then touches no memory beyond that of its key.
+/// Finding one then touches no memory beyond that of its key.
 pub(crate) type Value = SmallVec<[u8; SHORT_BYTES]>;
 
 const SHORT_BYTES: usize = 24;
@@ -62,8 +61,7 @@ const MOST_BYTES: usize = 4 << 20;
 
 impl AggregateFold {
     /// Creates the fold for rows of this schema and the built-in aggregates among `aggregations`. Columns of other
-    /// aggregates
-    /// may be added to its results.
+    /// aggregates may be added to its results.
     pub(crate) fn new(
         (input, keys): (&Schema, &[String]),
         aggregations: &Aggregations,

@@ -402,7 +402,7 @@ impl Kind {
 
 /// Cells of one aggregate, one per group.
 pub(super) trait Cells: Send {
-    /// Makes room for `groups` groups.
+    /// Resizes to `groups` groups.
     fn grow(&mut self, groups: usize);
 
     /// Adds values from row `start` on, whose rows have these groups and times.
@@ -608,7 +608,7 @@ impl<C: for<'a> Accumulates<&'a [u8]>> AddTo<C> for BytesOnly {
 
 /// Operations on one encoded cell.
 pub(super) trait OneCell: Send + Sync {
-    /// Appends the merge of two cells. Returns none if the bytes are no cells.
+    /// Appends the merge of two cells. Returns none if the bytes are malformed.
     fn merge(&self, one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()>;
 
     /// Passes the result of a cell to `give`.

@@ -12,7 +12,7 @@ use crate::expr::try_shown;
 use crate::key::{IntKey, KeyForm, Keys, NoKey, place};
 use crate::physical_type::{ColumnBuilder, Scalar};
 
-/// Numbers keys in the order of their first occurrence.
+/// Table of keys, numbered in the order of their first occurrence.
 #[derive(Default)]
 pub(crate) struct KeyTable {
     ints: HashTable<(i64, u32)>,
@@ -226,7 +226,7 @@ impl KeyBuilder {
         Ok(Self { columns: columns.collect::<Result<_, NoKey>>()? })
     }
 
-    /// Appends a key. Returns none if the bytes are no key of these columns.
+    /// Appends a key. Returns none if the bytes are not a key of these columns.
     pub(super) fn push(&mut self, key: &[u8]) -> Option<()> {
         let mut rest = self.items(key)?;
         for KeyColumn { form, values, .. } in &mut self.columns {

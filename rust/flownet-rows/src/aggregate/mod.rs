@@ -1,10 +1,8 @@
 //! Aggregates rows by key in two steps: partial aggregates upstream of the exchange, results downstream.
 //!
 //! A partial aggregate, called part in identifiers, covers some rows of one key and one time slice: one cell per
-//! aggregate.
-//! It travels as a record of a keyed edge. So windows, sessions, state and rescaling are shared with objects, and only
-//! the
-//! folds are specific to rows:
+//! aggregate. It travels as a record of a keyed edge. So windows, sessions, state and rescaling are shared with
+//! objects, and only the folds are specific to rows:
 //!
 //! ```text
 //! part  = varint key bytes | canonical key | value
@@ -12,8 +10,7 @@
 //! ```
 //!
 //! A partial aggregate of one row that may be needed whole is preceded by [the row](whole). One of several rows of a
-//! session
-//! is preceded by [the span](span) of their times.
+//! session is preceded by [the span](span) of their times.
 
 mod cell;
 mod collected;
@@ -44,8 +41,7 @@ pub use self::user_aggregate::{OwnAggregate, OwnAggregation, OwnFunctions, RowGr
 use crate::key::NoKey;
 
 /// Returns the time zone of the window columns of a result. A window over all rows, which fires at the end of the
-/// input,
-/// has no window columns.
+/// input, has no window columns.
 pub(crate) fn window_zone(window: &WindowSpec) -> Option<&'static str> {
     (!window.assign.spans_all_time()).then(|| window.assign.zone())
 }

@@ -3,12 +3,10 @@
 //!
 //! # Invariants
 //! - I1: no partial aggregate of a slice leaves after the watermark that closes the slice. None of a session leaves
-//!   after a
-//!   watermark that has reached its first row.
+//!   after a watermark that has reached its first row.
 //! - I2: the buffered groups are part of every checkpoint, so nothing has to leave before a barrier.
 //! - I3: there are never more than [`MOST_GROUPS`] groups plus those of one batch. Their lists and sketches take no
-//!   more
-//!   than [`MOST_BYTES`] plus those of one batch.
+//!   more than [`MOST_BYTES`] plus those of one batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -147,8 +145,7 @@ impl Partial {
     }
 
     /// Emits late rows one by one, and returns the others. Whether a late row still has a session depends on the rows
-    /// before it;
-    /// a row that is not late always has one.
+    /// before it; a row that is not late always has one.
     fn apart_from_late(&self, batch: RowBatch, collector: &mut Collector<'_, '_>) -> Result<RowBatch, TaskError> {
         let times = batch.times.as_deref().unwrap_or_default();
         if times.iter().all(|time_ms| *time_ms > self.watermark_ms) {

@@ -1,12 +1,9 @@
 //! Estimates quantiles of numbers from a histogram.
 //!
 //! Values are counted in buckets: each power of two is cut into 128. The first bits of the float give the bucket, so it
-//! is
-//! the same on all machines. The middle of a bucket differs from a value by at most 1/256 of the value. This is
-//! `DDSketch`
-//! (Masson, Rim, Lee, 2019) with a mapping that is linear between powers of two. Counts follow from the values alone,
-//! so
-//! results depend neither on the order of rows nor on where they were merged.
+//! is the same on all machines. The middle of a bucket differs from a value by at most 1/256 of the value. This is
+//! `DDSketch` (Masson, Rim, Lee, 2019) with a mapping that is linear between powers of two. Counts follow from the
+//! values alone, so results depend neither on the order of rows nor on where they were merged.
 
 use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::{put_varint, unzigzag, zigzag};

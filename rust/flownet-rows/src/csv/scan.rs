@@ -1,14 +1,12 @@
 //! Finds the ends of records, so that each block of a file that is parsed holds whole records.
 //!
 //! A quote opens a quoted value only at the beginning of a value. Two quotes within it mean one. pyarrow, which parses
-//! the
-//! blocks, follows the same rules.
+//! the blocks, follows the same rules.
 //!
 //! # Invariants
 //! - I1: a block begins and ends at a record boundary, so a value is never parsed in parts.
 //! - I2: a quoted value ends before a delimiter, the end of a line or the end of the file, or the file is refused. So
-//!   an
-//!   unclosed quote does not swallow the records after it.
+//!   an unclosed quote does not swallow the records after it.
 
 use memchr::{memchr, memrchr2};
 

@@ -471,8 +471,7 @@ fn fits_into(value: &Bound, data_type: &DataType) -> bool {
     is_of_kind && exactly(value, data_type).is_some()
 }
 
-/// Returns the literal as a value of another type, if that is exact: 1 us is no value of a column of seconds. A float
-/// of
+/// Returns the literal as a value of another type, if that is exact: 1 us does not fit a column of seconds. A float of
 /// fewer bits is the nearest one.
 fn exactly(value: &Bound, data_type: &DataType) -> Option<ArrayRef> {
     let written = value.written()?.array();

@@ -1,8 +1,7 @@
 //! Comparisons: the types that can be compared, and kernels where Arrow compares differently.
 //!
 //! Floats follow the rule of [`crate::floats`]. Times of different units are compared exactly, without a cast that
-//! could
-//! overflow. Decimals without a common type of 38 digits are compared as decimals of 76.
+//! could overflow. Decimals without a common type of 38 digits are compared as decimals of 76.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int64Type};

@@ -2,8 +2,7 @@
 //!
 //! Result types are those of SQL. A sum has the larger number of fraction digits of both operands, and one more integer
 //! digit. A product has as many digits as both together. Types are limited to 38 digits; a value with more is an error.
-//! A
-//! quotient is a float, as that of integers is.
+//! A quotient is a float, as that of integers is.
 
 use std::sync::Arc;
 
@@ -46,8 +45,7 @@ pub(super) fn holding(data_type: &DataType) -> Option<Digits> {
 }
 
 /// Returns the type for values of both: with all fraction digits, and at most 38 digits. The cast to it fails for a
-/// value
-/// with more digits, as sums do.
+/// value with more digits, as sums do.
 pub(super) fn common(one: Digits, other: Digits) -> Option<DataType> {
     let (precision, scale) = digits_of_both(one, other);
     let precision = u8::try_from(precision.min(i16::from(DECIMAL128_MAX_PRECISION))).ok()?;

@@ -1,9 +1,8 @@
 //! Expressions: compute a column from other columns, with the names and semantics of polars.
 //!
 //! An [`Expr`] is the expression that a user wrote. [`bind`](Expr::bind) checks it against a schema before anything
-//! runs.
-//! The result is a [`Bound`], which evaluates one batch at a time. Where polars wraps around, expressions fail: integer
-//! overflow and division by zero are errors that name expression, row and values.
+//! runs. The result is a [`Bound`], which evaluates one batch at a time. Where polars wraps around, expressions fail:
+//! integer overflow and division by zero are errors that name expression, row and values.
 
 mod bind;
 mod compare;

@@ -109,8 +109,7 @@ fn in_ms(value: i64, a_second: i64, cut: impl Fn(i64) -> i64) -> Result<i64, Arr
 }
 
 /// Returns the time at which clocks of a zone showed the last multiple of `every_ms`, counted from their 1970-01-01. If
-/// they
-/// show it twice, the second time applies to times that are the second ones themselves, and the first time to all
+/// they show it twice, the second time applies to times that are the second ones themselves, and the first time to all
 /// others.
 fn truncated_ms(zone: &Tz, at_ms: i64, every_ms: i64) -> i64 {
     let shown = shown_ms(zone, at_ms);

@@ -78,10 +78,8 @@ pub enum JoinError {
 
 impl JoinSchemas {
     /// Computes the schemas of a join of sides with these columns and keys. A column of the second side whose name the
-    /// first
-    /// side has, too, gets the `suffix`. Set `right_may_miss` if a row may be unmatched, and `right_is_whole` if late
-    /// rows of the
-    /// second side are requested.
+    /// first side has, too, gets the `suffix`. Set `right_may_miss` if a row may be unmatched, and `right_is_whole` if
+    /// late rows of the second side are requested.
     pub fn new(
         (left, left_keys): (&Schema, &[String]),
         (right, right_keys): (&Schema, &[String]),

@@ -218,7 +218,7 @@ impl KeyForm {
         }
     }
 
-    /// Takes a value off the front. Returns none if the bytes are no value of this form.
+    /// Takes a value off the front. Returns none if the bytes are not a value of this form.
     pub(crate) fn take(self, bytes: &[u8]) -> Option<(Scalar<'_>, &[u8])> {
         match self {
             _ if bytes.first() == Some(&canonical::NONE) => Some((Scalar::None, &bytes[1..])),

@@ -1,8 +1,7 @@
 //! Encodes dates, times and durations as keys: the canonical bytes of the Python object that is equal to the value.
 //!
 //! Python's `datetime` counts microseconds and has the years 1 to 9999. A value without such an object has the bytes of
-//! the
-//! equal time of numpy or pandas, or a name of its own.
+//! the equal time of numpy or pandas, or a name of its own.
 
 use arrow_schema::{DataType, TimeUnit};
 use chrono::{Datelike, NaiveDate};
@@ -87,8 +86,7 @@ impl Moment {
                     }
                     (None, true) => put_named(names::INSTANT, all_nanos(value, unit), out),
                     // Times of pandas and of numpy are equal to it, but are two keys of a dict. It is encoded as that
-                    // of pandas, which pyarrow
-                    // converts it to.
+                    // of pandas, which pyarrow converts it to.
                     (None, false) if nanos % 1000 != 0 => put_named(names::LOCAL_NANOS, all_nanos(value, unit), out),
                     (None, false) => put_named(names::LOCAL, all_nanos(value, unit) * ATTOS_A_NANO, out),
                 }
@@ -108,7 +106,7 @@ impl Moment {
         }
     }
 
-    /// Takes a value that [`put`](Self::put) appended off the front. Returns none if the bytes are no such value.
+    /// Takes a value that [`put`](Self::put) appended off the front. Returns none if the bytes are not such a value.
     pub(crate) fn take(self, bytes: &[u8]) -> Option<(i64, &[u8])> {
         let (&tag, mut rest) = bytes.split_first()?;
         let value = match (self, tag) {
@@ -167,7 +165,7 @@ fn all_nanos(value: i64, unit: TimeUnit) -> i128 {
     i128::from(value) * i128::from(NANOS / a_second(unit))
 }
 
-/// Returns none if the value is no multiple of the unit, or too large.
+/// Returns none if the value is not a multiple of the unit, or too large.
 fn in_unit(nanos: i128, unit: TimeUnit) -> Option<i64> {
     let of_unit = i128::from(NANOS / a_second(unit));
     (nanos % of_unit == 0).then(|| i64::try_from(nanos / of_unit).ok()).flatten()

@@ -27,7 +27,7 @@ pub(super) fn put_decimal(digits: i128, scale: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes a decimal with `scale` fraction digits off the front. Returns none if the bytes are no such decimal.
+/// Takes a decimal with `scale` fraction digits off the front. Returns none if the bytes are not such a decimal.
 pub(super) fn take_decimal(bytes: &[u8], scale: u32) -> Option<(i128, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     match tag {

@@ -28,8 +28,7 @@ impl BestRows {
     }
 
     /// Returns the candidates, in row order. Returns all rows if windows need each row on its own. Also returns all
-    /// rows if
-    /// windows by event time get rows without times, so that the downstream operator reports the error.
+    /// rows if windows by event time get rows without times, so that the downstream operator reports the error.
     pub(super) fn of(&mut self, keys: &Keys, ranks: &Rows, batch: &RowBatch) -> Vec<usize> {
         let times = batch.times.as_deref();
         let slices = match (self.pieces, times) {

@@ -1,8 +1,7 @@
 //! Deduplicates by key within a time to live, in event time.
 //!
 //! A row waits until the watermark reaches its time. Then no earlier row can arrive. The row passes if no row of its
-//! key
-//! passed within the time to live before it. Among rows of one key and time, the one with the least bytes counts.
+//! key passed within the time to live before it. Among rows of one key and time, the one with the least bytes counts.
 //!
 //! # Invariants
 //! - I1: the rows that pass depend on the rows alone, in any order of arrival, if no row is late.
@@ -49,8 +48,7 @@ struct OfKey {
 }
 
 /// Encodes the state of a key. First the number of remembered rows that passed, 0 or 1, and the time of that row. Then
-/// the
-/// number of waiting rows, and for each the time and the row as a block.
+/// the number of waiting rows, and for each the time and the row as a block.
 struct KeyValues;
 
 impl Values<OfKey> for KeyValues {
@@ -89,8 +87,7 @@ impl OfKey {
 
 impl DeduplicateByTime {
     /// Creates the operator for rows of this schema and keys of these key groups. A key expires `ttl_ms` after the last
-    /// row
-    /// that passed.
+    /// row that passed.
     pub(crate) fn new(
         schema: SchemaRef,
         ttl_ms: i64,

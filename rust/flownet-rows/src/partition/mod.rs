@@ -1,6 +1,5 @@
 //! Distributes rows to folders that are named by their values. Rows of each folder are gathered until all folders
-//! together
-//! reach a memory limit, so that each write is as large as memory allows.
+//! together reach a memory limit, so that each write is as large as memory allows.
 
 mod folder;
 

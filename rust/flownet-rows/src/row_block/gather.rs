@@ -38,7 +38,7 @@ pub enum MalformedRun {
     /// A stored row is not exactly one row.
     #[error("a run of rows that no flownet sender writes, where one row was to be")]
     NotOneRow,
-    /// Stored rows are no rows.
+    /// Stored data has no rows.
     #[error("a run of rows that no flownet sender writes, where rows were to be")]
     NoRows,
     /// The byte before a bitmap of nulls is invalid.

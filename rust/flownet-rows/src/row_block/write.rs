@@ -37,8 +37,7 @@ impl RunWriter {
     }
 
     /// Returns how many of these rows, from the first on, fit into a row block of `limit_bytes`. At least one row is
-    /// returned,
-    /// even if it is longer.
+    /// returned, even if it is longer.
     pub fn fitting(&self, rows: Rows<'_>, limit_bytes: usize) -> usize {
         let most = rows.len().min(MOST_ROWS);
         let bytes = |count| {

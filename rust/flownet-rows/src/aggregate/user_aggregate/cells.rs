@@ -27,7 +27,7 @@ pub(crate) struct OwnCells {
 const NONE: u32 = u32::MAX;
 
 impl OwnCells {
-    /// Makes room for `groups` groups, and records their rows from `start` on. Their state is updated when
+    /// Resizes to `groups` groups, and records their rows from `start` on. Their state is updated when
     /// [`OwnFront::settle`] returns.
     pub(crate) fn add(&mut self, groups: usize, of_row: &[u32], start: usize) {
         self.kept.resize_with(groups, GroupRows::default);

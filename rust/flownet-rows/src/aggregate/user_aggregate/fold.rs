@@ -1,8 +1,7 @@
 //! Merges partial aggregates downstream of the exchange, if some aggregates are user aggregates.
 //!
 //! The state of a key is shared with the pending work of this fold: results to compute, and groups with too many
-//! states.
-//! So both are done for all keys of a batch at once, without a second lookup of the key.
+//! states. So both are done for all keys of a batch at once, without a second lookup of the key.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -244,7 +243,7 @@ fn states(
     }
 }
 
-/// Replaces the states of each group by the merged one, if the group still exists.
+/// Replaces the states of each group with the merged one, if the group still exists.
 fn keep_merged(aggregation: &OwnAggregation, merged: &[PendingResult], states: &RecordBatch) {
     let mut runs = Vec::with_capacity(merged.len());
     each_row(aggregation, states, |_, run| runs.push(run.to_vec()));

@@ -19,9 +19,8 @@ pub(crate) struct GroupRows {
 }
 
 impl GroupRows {
-    /// Takes encoded rows off the front. Returns none if the bytes are no row blocks. Their columns are checked when
-    /// they are
-    /// gathered.
+    /// Takes encoded rows off the front. Returns none if the bytes are not row blocks. Their columns are checked when
+    /// they are gathered.
     pub(crate) fn take(bytes: &mut &[u8]) -> Option<Self> {
         let runs = take_block(bytes)?;
         let (mut rows, mut rest) = (0_u64, runs);
@@ -59,7 +58,7 @@ impl GroupRows {
         self.rows = self.rows.saturating_add(later.rows);
     }
 
-    /// Replaces the first rows, `rows` in `bytes` bytes, by the single row in `run`.
+    /// Replaces the first rows, `rows` in `bytes` bytes, with the single row in `run`.
     pub(crate) fn replace(&mut self, (rows, bytes): (u64, usize), run: &[u8]) {
         let mut first = Vec::with_capacity(run.len() + 1);
         put_block(&mut first, run);

@@ -1,10 +1,8 @@
 //! User aggregates: each of their functions takes the rows, or the states, of many groups at once.
 //!
 //! The state of a group is rows of a schema, as row blocks. If two states can be merged, these are states; else they
-//! are the
-//! values themselves, until a result is needed. Merging two groups appends their rows, without a call. States are
-//! merged to
-//! one when a group has many of them, in one call for all such groups, and when results are made.
+//! are the values themselves, until a result is needed. Merging two groups appends their rows, without a call. States
+//! are merged to one when a group has many of them, in one call for all such groups, and when results are made.
 //!
 //! ```text
 //! kept = varint bytes | (varint bytes | run)*
@@ -76,7 +74,7 @@ impl OwnAggregation {
         let [returned] = &returns.fields()[..] else { return Err(AggregationError::NotOneResult { aggregate: text }) };
         let values = columns.iter().map(|column| column.value.bind(schema)).collect::<Result<Vec<_>, _>>()?;
         let fields = names.iter().zip(&values).map(|(name, value)| {
-            // An expression may be non-nullable in one batch only, but the stored rows are of many batches.
+            // Nullability of an expression holds for one batch, but the stored rows are of many batches.
             Field::new(*name, value.data_type().clone(), true)
         });
         let values_schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
