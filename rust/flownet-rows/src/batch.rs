@@ -64,6 +64,7 @@ impl RowBatch {
     /// Returns the rows for which `keep` is true.
     pub fn filter(&self, keep: &BooleanArray) -> Result<Self, ArrowError> {
         let kept = keep.true_count();
+        // All rows stay: share the columns instead of copying them.
         if kept == self.len() {
             return Ok(self.clone());
         }

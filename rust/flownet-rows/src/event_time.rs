@@ -42,6 +42,7 @@ impl RowTimes {
 
     #[inline]
     pub(crate) fn push(&mut self, at: ExactTime) {
+        // The first row with nanoseconds adds zeros for the rows before it.
         if at.nanos != 0 && self.nanos.is_empty() {
             self.nanos.resize(self.ms.len(), 0);
         }
@@ -97,6 +98,7 @@ fn split(array: &Int64Array, per_ms: u32) -> (Int64Array, Option<Nanos>) {
     let milliseconds: Int64Array = array.unary(|time| time.div_euclid(per_ms));
     // The remainder is below a million, so it fits.
     let within = |time: &i64| time.rem_euclid(per_ms) as u32 * nanos_each;
+    // I1: whole milliseconds have no nanoseconds.
     let is_whole = array.values().iter().all(|time| time.rem_euclid(per_ms) == 0);
     (milliseconds, (!is_whole).then(|| array.values().iter().map(within).collect::<Vec<_>>().into()))
 }

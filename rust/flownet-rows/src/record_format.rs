@@ -233,6 +233,7 @@ impl RecordFormat for RowsFormat {
     }
 
     fn close(&mut self) {
+        // Calls `leave` only after `enter`, and only once.
         if std::mem::take(&mut self.has_entered)
             && let Some(thread) = &mut self.thread
         {

@@ -74,6 +74,7 @@ impl Scatter {
         targets: usize,
         mut send: impl FnMut(u32, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        // A single target needs no sorting.
         if targets == 1 {
             return self.whole(batch, |run| send(0, run));
         }

@@ -90,6 +90,7 @@ impl AggregateFold {
             value.extend_from_slice(later);
             return true;
         }
+        // Merges into a buffer, so that malformed bytes leave `value` unchanged.
         let mut merged = self.merged.borrow_mut();
         merged.clear();
         let is_added = self.merge_into(&mut merged, value, later).is_some();

@@ -148,6 +148,7 @@ impl Partial {
     /// before it; a row that is not late always has one.
     fn apart_from_late(&self, batch: RowBatch, collector: &mut Collector<'_, '_>) -> Result<RowBatch, TaskError> {
         let times = batch.times.as_deref().unwrap_or_default();
+        // Without late rows the batch needs no split.
         if times.iter().all(|time_ms| *time_ms > self.watermark_ms) {
             return Ok(batch);
         }

@@ -85,6 +85,7 @@ impl Cell for Buckets {
         for _ in 0..varint(bytes)? {
             before = before.checked_add(unzigzag(varint(bytes)?))?;
             let bucket = i32::try_from(before).ok()?;
+            // Buckets are sorted and unique, or the bytes are malformed.
             if counts.last().is_some_and(|(last, _)| *last >= bucket) {
                 return None;
             }

@@ -71,6 +71,7 @@ impl TimeFunction {
 
     fn truncated(&self, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         let DataType::Timestamp(unit, zone) = &self.of else { return Ok(Arc::clone(array)) };
+        // UTC is computed like a time without a zone.
         let zone = zone.as_deref().filter(|zone| *zone != "UTC").map(str::parse::<Tz>).transpose()?;
         let a_second = units_a_second(*unit);
         let numbers = cast(array, &DataType::Int64)?;

@@ -123,6 +123,7 @@ impl JoinedBatchBuilder {
     ) -> Result<(), TaskError> {
         let mut places: SmallVec<[_; 4]> = smallvec![None; rights.len()];
         for left in lefts {
+            // The number of pairs is the product of both sides, so each row checks for cancellation.
             collector.cancel().check()?;
             let mut of_left = None;
             for (right, of_right) in rights.iter().zip(&mut places) {

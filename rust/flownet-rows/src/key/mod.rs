@@ -72,6 +72,7 @@ impl KeyHasher {
         let keys = self.columns.of(batch)?;
         self.hashes.clear();
         match &keys {
+            // Integers without nulls are encoded on the stack.
             Keys::Ints(array, IntKey::Number) if array.null_count() == 0 => {
                 self.hashes.extend(array.values().iter().map(|value| {
                     let (bytes, len) = canonical::int(*value);

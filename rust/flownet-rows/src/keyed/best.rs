@@ -27,8 +27,8 @@ impl BestRows {
         Ok(Self { count, ties: rank.ties, pieces, keys: KeyTable::default(), of_row: Vec::new() })
     }
 
-    /// Returns the candidates, in row order. Returns all rows if windows need each row on its own. Also returns all
-    /// rows if windows by event time get rows without times, so that the downstream operator reports the error.
+    /// Returns the candidates, in row order. Returns all rows for sessions, and for windows that need each row on its
+    /// own. Also returns all rows if event times are missing, so that the downstream operator reports the error.
     pub(super) fn of(&mut self, keys: &Keys, ranks: &Rows, batch: &RowBatch) -> Vec<usize> {
         let times = batch.times.as_deref();
         let slices = match (self.pieces, times) {
@@ -59,6 +59,7 @@ impl BestRows {
             }
         }
         let mut rows: Vec<usize> = best.into_values().flatten().collect();
+        // Rows with the same target keep their order.
         rows.sort_unstable();
         rows
     }

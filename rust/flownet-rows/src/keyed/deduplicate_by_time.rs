@@ -168,6 +168,7 @@ impl Operator<RowsFormat> for DeduplicateByTime {
         if key.is_known(time_ms, self.ttl_ms) {
             return Ok(());
         }
+        // I1: among rows of one time the least bytes win, in any order of arrival.
         match key.waiting.entry(time_ms) {
             Entry::Occupied(mut other) if record.value() < &**other.get() => drop(other.insert(record.value().into())),
             Entry::Occupied(_) => {}

@@ -47,6 +47,7 @@ impl RunWriter {
         if bytes(most) <= limit_bytes {
             return most;
         }
+        // Binary search, because the size grows with the number of rows.
         let (mut fits, mut beyond) = (1, most);
         while beyond - fits > 1 {
             let middle = fits + (beyond - fits) / 2;
