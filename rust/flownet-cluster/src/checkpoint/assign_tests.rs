@@ -1,4 +1,4 @@
-//! Checkpoints of one plan, and what the tasks of another make of them.
+//! Tests of redistribution: a checkpoint of one plan, and the state that tasks of another plan take from it.
 
 use flownet_runtime::snapshot::Share;
 use flownet_runtime::spec::{Fold, Partitioner};
@@ -12,12 +12,12 @@ use crate::settings::JobSettings;
 
 const GROUPS: u32 = 128;
 
-/// Two subtasks that count words and write nothing.
+/// Dataflow with two subtasks that count words and write nothing.
 struct Shape {
     source: u32,
     count: u32,
     uid: Option<&'static str>,
-    /// How the source hands on what it read.
+    /// Partitioner between the source and its consumer.
     between: Partitioner,
     chaining: ChainingPolicy,
     kind: OperatorKind,
@@ -36,7 +36,7 @@ impl Shape {
     fn plan(&self) -> Plan {
         let mut flow = DataflowBuilder::default();
         if self.extra {
-            // It takes the number of the operator behind it.
+            // The extra operator takes the number of the downstream operator.
             flow = flow.operator("extra", 1).operator("void", 1).edge("extra", "void", Partitioner::Rebalance);
         }
         let Self { source, count, .. } = *self;
@@ -57,7 +57,7 @@ impl Shape {
         Plan::new(&flow.0, &settings).expect("a sound dataflow")
     }
 
-    /// What a checkpoint of it has: of each subtask of the source a position, and of each that counts its groups.
+    /// Returns a checkpoint: a position for each source subtask, and the key groups of each counting subtask.
     fn checkpoint(&self) -> Manifest {
         let plan = self.plan();
         let entry = |task: &TaskSpec| {
@@ -88,7 +88,7 @@ impl Shape {
         }
     }
 
-    /// How many parts of the counts each of its subtasks takes.
+    /// Returns the number of parts of the counts that each counting subtask takes.
     fn counts_taken(&self, of: &Manifest) -> Vec<usize> {
         let plan = self.plan();
         let assigned = assign(of, &plan, false).expect("it fits");
@@ -142,7 +142,7 @@ fn in_a_changed_dataflow_state_goes_by_uids_and_numbers_say_nothing() {
     let now = Shape { extra: true, count: 3, ..Shape::default() };
     let before = Shape::default().checkpoint();
     assert_eq!(now.counts_taken(&before), [1, 2, 1]);
-    // The source has no uid, and its number is another operator's now.
+    // The source has no uid, and its number belongs to another operator now.
     let assigned = assign(&before, &now.plan(), false).expect("it fits");
     assert!(assigned.values().flat_map(|restored| &restored.parts).all(|part| part.uid == "counts"));
     let nameless = Shape { uid: None, ..Shape::default() }.checkpoint();
@@ -201,19 +201,19 @@ fn a_subtask_has_finished_if_it_had_or_where_there_were_others_if_all_had() {
     assert_eq!(finished(&before, 3), [true, true, true]);
 }
 
-/// A checkpoint of the default shape with records on their way on an edge, by the uid that they are kept under.
+/// Returns a checkpoint of the default shape with in-flight data on an edge, stored under `uid`.
 fn overtaking(shape: &Shape, uid: &str, edge_to: &str) -> Manifest {
     let mut before = shape.checkpoint();
     let plan = shape.plan();
     let takes = |task: &&crate::plan::PlacedTask| task.spec.operators[0].name == edge_to;
     let edge = plan.tasks.iter().find(takes).expect("a task").spec.inputs[0].edge;
-    // From the second subtask to the first.
+    // Channel from the second subtask to the first.
     let share = Share::Channel { edge, producer: 1, subpartition: 0 };
     before.tasks[2].parts.push(part(uid, "in_flight.input", share));
     before
 }
 
-/// The subtasks that take something of it, and how it is shared.
+/// Returns the subtasks that take in-flight data, and their share.
 fn takers(before: &Manifest, shape: &Shape) -> Result<Vec<(u32, Share)>, RestoreMismatch> {
     let plan = shape.plan();
     let assigned = assign(before, &plan, false)?;
@@ -237,7 +237,7 @@ fn what_was_on_its_way_is_taken_by_who_reads_its_channel() {
 #[test]
 fn what_was_on_its_way_by_key_is_dealt_out_to_all_who_own_its_groups_now() {
     let before = overtaking(&Shape::default(), "counts", "count");
-    // The first of two had the groups up to 63.
+    // The first of two subtasks had the groups up to 63.
     for (source, count, expected) in [(2, 3, vec![0, 1]), (2, 4, vec![0, 1]), (2, 1, vec![0]), (3, 2, vec![0])] {
         let taken = takers(&before, &Shape { source, count, ..Shape::default() }).expect("it fits");
         assert_eq!(taken.iter().map(|(subtask, _)| *subtask).collect::<Vec<_>>(), expected);
@@ -250,7 +250,7 @@ fn what_was_on_its_way_by_key_is_dealt_out_to_all_who_own_its_groups_now() {
 #[test]
 fn what_was_on_its_way_without_a_key_goes_to_one_subtask_a_channel() {
     let never = |between| Shape { chaining: ChainingPolicy::Never, between, ..Shape::default() };
-    // From the second subtask to the first.
+    // Channel from the second subtask to the first.
     let before = overtaking(&never(Partitioner::Rebalance), "#1", "words");
     for (source, to) in [(1, 0), (3, 0), (5, 0)] {
         let taken = takers(&before, &Shape { source, ..never(Partitioner::Rebalance) }).expect("it fits");
@@ -259,7 +259,7 @@ fn what_was_on_its_way_without_a_key_goes_to_one_subtask_a_channel() {
             "{taken:?}"
         );
     }
-    // From the second to the second.
+    // Channel from the second subtask to the second.
     let before = overtaking(&never(Partitioner::Forward), "#1", "words");
     for (source, to) in [(1, 0), (3, 1), (5, 1)] {
         let taken = takers(&before, &Shape { source, ..never(Partitioner::Forward) }).expect("it fits");

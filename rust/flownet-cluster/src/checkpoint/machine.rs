@@ -1,4 +1,4 @@
-//! Every decision about the checkpoints of one attempt.
+//! Decides when one attempt triggers, publishes and aborts checkpoints.
 //!
 //! ```text
 //!          interval, pause over                all have answered           it is in the log
@@ -8,17 +8,19 @@
 //! ```
 //!
 //! # Invariants
-//! - I1: checkpoints are numbered upwards, each triggered once; one is under way at a time.
-//! - I2: a checkpoint is published only if every task that has not ended acknowledged it, and what those that have ended
-//!   kept last goes with it, but for what was on its way from them: that is kept by those behind them, or was read.
-//! - I3: [`Command::Complete`] comes only after it was said to be published, [`Command::Abort`] never for one that may be.
-//! - I4: one that was requested is triggered as soon as none is under way.
-//! - I5: when all tasks have finished, one more checkpoint is triggered without waiting for its time.
-//! - I6: one that takes longer than its aligned timeout is told to overtake, once, and counts only when every task that has
-//!   not ended has done so: an acknowledgement says nothing of barriers that are still in line.
-//! - I7: while some tasks have failed and others run on, none is under way but one that is being published, and none is
-//!   triggered until all run again. What was pending is given up, which is no failure of it. Tasks that begin anew are as at
-//!   the beginning, whatever they had come to.
+//! - I1: checkpoint numbers increase, and each checkpoint is triggered once. At most one is under way.
+//! - I2: a checkpoint is published only if every task that has not ended has acknowledged it. For ended tasks it
+//!   contains their last snapshot without in-flight data: downstream tasks have that data in their own snapshots, or
+//!   have read it.
+//! - I3: [`Command::Complete`] follows only after the checkpoint is published. [`Command::Abort`] never follows for a
+//!   checkpoint that may be published.
+//! - I4: a requested checkpoint is triggered as soon as none is under way.
+//! - I5: when all tasks have finished, one more checkpoint is triggered without waiting for the interval.
+//! - I6: a checkpoint that exceeds its aligned timeout switches to unaligned barriers, once. It then counts only when
+//!   every task that has not ended has switched: an acknowledgement does not cover barriers that are still queued.
+//! - I7: while some tasks have failed and others run, only a checkpoint that is being published stays under way. None
+//!   is triggered until all tasks run again. A pending checkpoint is given up, which does not count as a failure.
+//!   Restarted tasks are as at the beginning, even if they had finished or ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -26,71 +28,72 @@ use std::time::Duration;
 use flownet_runtime::RootCause;
 use flownet_store::TaskSnapshot;
 
-/// What happened.
+/// An event that the machine reacts to.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     /// All tasks run.
     Running,
-    /// A task has taken its snapshot, and what it kept is written.
+    /// A task has taken its snapshot and written it.
     Acknowledged { task: u32, checkpoint: u64, kept: TaskSnapshotRef },
-    /// A task has overtaken for it what was in line at its outputs, and what that was is written.
+    /// A task's unaligned barriers have overtaken its queued output, and the in-flight data is written.
     Overtook { task: u32, checkpoint: u64, snapshot: TaskSnapshot },
-    /// It is to wait in line whatever that takes.
+    /// The checkpoint stays aligned, without an aligned timeout.
     Aligned { checkpoint: u64 },
-    /// A task could not.
+    /// A task could not take its snapshot.
     Declined { task: u32, checkpoint: u64, reason: String, root_cause: Option<RootCause> },
-    /// A task's input has ended; it stays for one more checkpoint.
+    /// A task's input has ended. The task waits for one more checkpoint.
     Finished { task: u32 },
-    /// A task has ended well.
+    /// A task has ended successfully.
     Ended { task: u32 },
-    /// Somebody wants one that is triggered from now on, whatever the time.
+    /// Requests a checkpoint that is triggered from now on, regardless of the interval.
     Requested,
-    /// It counts.
+    /// The checkpoint is published.
     Published { checkpoint: u64 },
-    /// It does not, and never will.
+    /// The checkpoint is not published and never will be.
     NotPublished { checkpoint: u64, reason: String },
-    /// Some tasks have failed, others run on: until all run again nothing is triggered.
+    /// Some tasks have failed and others run. No checkpoint is triggered until all run again.
     Suspended,
-    /// These begin anew.
+    /// These tasks restart.
     Restarted { tasks: Vec<u32> },
-    /// The attempt is ending: nothing more is triggered.
+    /// The attempt is ending: no more checkpoints are triggered.
     Ending,
     /// Time has passed.
     Tick,
 }
 
-/// What to do.
+/// An action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Tell the sources.
+    /// Trigger the checkpoint at the sources.
     Trigger { checkpoint: u64 },
-    /// Tell all tasks that it overtakes from now on.
+    /// Switch the checkpoint to unaligned barriers in all tasks.
     Overtake { checkpoint: u64 },
-    /// Write what it is made of, and then that it counts. Per task, by its number.
+    /// Write the manifest, then the log record that publishes the checkpoint. Snapshots are by task number.
     Publish { checkpoint: u64, triggered_at: Duration, kept: BTreeMap<u32, TaskSnapshotRef> },
-    /// Tell all tasks that it counts.
+    /// Notify all tasks that the checkpoint is published.
     Complete { checkpoint: u64 },
-    /// Tell all tasks that it never will, because some of them have failed.
+    /// Notify all tasks that the checkpoint is given up because some tasks have failed.
     GiveUp { checkpoint: u64 },
-    /// Count it as failed, and tell all tasks that it never will count.
+    /// Count the checkpoint as failed, and notify all tasks that it is aborted.
     Abort { checkpoint: u64, reason: String },
-    /// Too many have failed in a row.
+    /// Fail the attempt: too many checkpoints in a row have failed.
     Fail { checkpoint: u64, failed: u32, reason: String, root_cause: Option<RootCause> },
 }
 
-/// What a task kept for a checkpoint.
+/// Snapshot of a task for a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TaskSnapshotRef {
-    /// Where it is.
+    /// References to the written parts.
     pub(crate) snapshot: TaskSnapshot,
-    /// Whether the task had come to the end of its input, and will end when this counts.
+    /// Whether the task had reached the end of its input, and ends when this checkpoint is published.
     pub(crate) is_last: bool,
-    /// Whether it was the input's own end, and the task had done what comes then: it never runs again.
+    /// Whether the input ended by itself and the task had done its work at the end: it never runs again.
     pub(crate) has_finished: bool,
 }
 
 impl TaskSnapshotRef {
-    /// The same once the task has ended: what was on its way from it then has come to those behind it, or is kept by them.
+    /// Returns the snapshot of an ended task. Its in-flight data has reached the downstream tasks or is in their
+    /// snapshots.
     fn without_in_flight(&self) -> Self {
         let parts = self.snapshot.parts.iter().filter(|part| !part.share.is_in_flight());
         let snapshot = TaskSnapshot { parts: parts.cloned().collect(), ..self.snapshot.clone() };
@@ -98,33 +101,33 @@ impl TaskSnapshotRef {
     }
 }
 
-/// What the machine acts by.
+/// Time and failure limits of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckpointLimits {
-    /// From trigger to trigger.
+    /// Time between two triggers.
     pub(crate) interval: Duration,
-    /// From trigger to the last acknowledgement.
+    /// Longest time from the trigger to the last acknowledgement.
     pub(crate) timeout: Duration,
-    /// From trigger until it overtakes what it waits behind; none: never, or from the beginning.
+    /// Time from the trigger until barriers become unaligned. None: never, or from the beginning.
     pub(crate) aligned_timeout: Option<Duration>,
-    /// From the end of one to the next trigger.
+    /// Shortest time from the end of a checkpoint to the next trigger.
     pub(crate) min_pause: Duration,
-    /// How many in a row may fail.
+    /// Number of consecutive checkpoints that may fail.
     pub(crate) tolerable_failures: u32,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// Tasks do not all run yet, or no longer.
+    /// Not all tasks run yet, or not all run any more.
     Off,
     Idle,
     Pending {
         checkpoint: u64,
         since: Duration,
-        /// When it is to overtake.
+        /// Time at which barriers become unaligned.
         overtakes_at: Option<Duration>,
         kept: BTreeMap<u32, TaskSnapshotRef>,
-        /// Once it overtakes: what that was, of each task that has done so.
+        /// In-flight data by task, once barriers are unaligned.
         overtaken: Option<BTreeMap<u32, TaskSnapshot>>,
     },
     Publishing {
@@ -139,28 +142,29 @@ enum TaskPhase {
     Ended,
 }
 
-/// The checkpoints of one attempt. See the module documentation.
+/// State machine of the checkpoints of one attempt. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct CheckpointMachine {
     limits: CheckpointLimits,
     next_checkpoint: u64,
     phase: Phase,
     tasks: Vec<TaskPhase>,
-    /// What each task kept for the last checkpoint of this attempt that counts. No task ends before one that it took.
+    /// Snapshot of each task in the last published checkpoint of this attempt. A task ends only after a checkpoint that
+    /// it acknowledged.
     last_kept: BTreeMap<u32, TaskSnapshotRef>,
-    /// What goes with the one that is being published.
+    /// Snapshots of the checkpoint that is being published.
     publishing: BTreeMap<u32, TaskSnapshotRef>,
     next_trigger: Duration,
     is_requested: bool,
-    /// Some tasks do not run.
+    /// Whether some tasks do not run.
     is_suspended: bool,
-    /// Of those in a row.
+    /// Number of consecutive failed checkpoints.
     failed: u32,
     commands: VecDeque<Command>,
 }
 
 impl CheckpointMachine {
-    /// For so many tasks; the first checkpoint is `next_checkpoint`.
+    /// Creates the machine of `tasks` tasks. The first checkpoint is `next_checkpoint`.
     pub(crate) fn new(limits: CheckpointLimits, tasks: usize, next_checkpoint: u64) -> Self {
         Self {
             limits,
@@ -177,7 +181,7 @@ impl CheckpointMachine {
         }
     }
 
-    /// Takes what happened, at `now`. Total: what comes too late, twice, or of another checkpoint changes nothing.
+    /// Handles an event at time `now`. Total: late or repeated events, and events of other checkpoints, change nothing.
     pub(crate) fn handle(&mut self, input: Input, now: Duration) {
         match input {
             Input::Running => self.runs(now),
@@ -208,7 +212,7 @@ impl CheckpointMachine {
                 }
             }
             Input::Ending => {
-                // One that is being published may come to count, and a task that waits for it is to end by that.
+                // A checkpoint that is being published may still count, and lets the tasks that wait for it end.
                 if !matches!(self.phase, Phase::Publishing { .. }) {
                     self.phase = Phase::Off;
                 }
@@ -219,12 +223,12 @@ impl CheckpointMachine {
         self.check_times(now);
     }
 
-    /// What to do next; `None` until another input changes that.
+    /// Returns the next action, or `None` until another input.
     pub(crate) fn poll_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// When to bring an [`Input::Tick`] if nothing happens before.
+    /// Returns the time of the next [`Input::Tick`] if no other input arrives before.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let at = match &self.phase {
             Phase::Idle => self.next_trigger,
@@ -237,7 +241,7 @@ impl CheckpointMachine {
         (at < Duration::MAX).then_some(at)
     }
 
-    /// The checkpoint that is under way: triggered, and neither counted nor failed.
+    /// Returns the checkpoint that is triggered and neither published nor failed.
     pub(crate) fn under_way(&self) -> Option<u64> {
         match self.phase {
             Phase::Pending { checkpoint, .. } | Phase::Publishing { checkpoint } => Some(checkpoint),
@@ -245,7 +249,7 @@ impl CheckpointMachine {
         }
     }
 
-    /// Tasks that the pending checkpoint waits for; none if none is pending.
+    /// Returns the tasks that have not answered the pending checkpoint; empty if none is pending.
     pub(crate) fn unanswered(&self) -> Vec<u32> {
         if !matches!(self.phase, Phase::Pending { .. }) {
             return Vec::new();
@@ -255,12 +259,12 @@ impl CheckpointMachine {
         (0..).zip(&self.tasks).filter(is_silent).map(|(task, _)| task).collect()
     }
 
-    /// Whether the checkpoint that is under way has all that it needs of a task.
+    /// Whether the checkpoint that is under way has everything that it needs from a task.
     pub(crate) fn has_answer_of(&self, task: u32) -> bool {
         has_answered(&self.phase, task)
     }
 
-    /// Whether one may come to count any moment.
+    /// Whether a checkpoint is being published and may count at any moment.
     pub(crate) fn is_publishing(&self) -> bool {
         matches!(self.phase, Phase::Publishing { .. })
     }
@@ -273,7 +277,7 @@ impl CheckpointMachine {
         }
     }
 
-    /// I7.
+    /// Suspends checkpoints (I7).
     fn suspend(&mut self) {
         self.is_suspended = true;
         match self.phase {
@@ -320,7 +324,7 @@ impl CheckpointMachine {
         }
         *known = phase;
         if phase == TaskPhase::Finished && self.next_trigger < Duration::MAX && self.all_finished() {
-            // I5.
+            // I5: the last checkpoint does not wait for the interval.
             self.next_trigger = Duration::ZERO;
         }
     }
@@ -338,7 +342,8 @@ impl CheckpointMachine {
         }
         let Phase::Pending { checkpoint, since, kept, overtaken, .. } = &mut self.phase else { return };
         let (checkpoint, triggered_at) = (*checkpoint, *since);
-        // I2: of a task that has ended since its acknowledgement, that one; of one that ended before, its last.
+        // I2: a task that has ended since its acknowledgement contributes that snapshot; one that ended before, its
+        // last.
         let (mut kept, overtaken) = (std::mem::take(kept), overtaken.take());
         for (task, overtaken) in overtaken.into_iter().flatten() {
             if let Some(kept) = kept.get_mut(&task) {
@@ -365,7 +370,7 @@ impl CheckpointMachine {
         self.failed = 0;
         self.last_kept = std::mem::take(&mut self.publishing);
         if (0..).zip(&self.tasks).all(|(task, phase)| *phase == TaskPhase::Ended || self.is_last(task)) {
-            // They all end by it.
+            // All tasks end with this checkpoint, so no other follows.
             self.next_trigger = Duration::MAX;
         }
         self.rest(now);
@@ -388,7 +393,7 @@ impl CheckpointMachine {
         }
     }
 
-    /// Until the next one.
+    /// Waits for the next trigger.
     fn rest(&mut self, now: Duration) {
         let rests = self.next_trigger == Duration::MAX || self.is_suspended;
         self.phase = if rests { Phase::Off } else { Phase::Idle };
@@ -424,7 +429,7 @@ impl CheckpointMachine {
         }
     }
 
-    /// I6.
+    /// Switches the checkpoint to unaligned barriers (I6).
     fn overtake(&mut self, of: u64) {
         if let Phase::Pending { overtakes_at, overtaken, .. } = &mut self.phase {
             (*overtakes_at, *overtaken) = (None, Some(BTreeMap::new()));
@@ -437,7 +442,7 @@ impl CheckpointMachine {
     }
 }
 
-/// Whether a pending checkpoint has all that it needs of a task (I2, I6).
+/// Whether a pending checkpoint has everything that it needs from a task (I2, I6).
 fn has_answered(phase: &Phase, task: u32) -> bool {
     match phase {
         Phase::Pending { kept, overtaken, .. } => {

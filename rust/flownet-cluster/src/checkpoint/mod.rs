@@ -1,4 +1,4 @@
-//! Checkpoints of a running job, and what follows its end: decisions without IO and without a clock.
+//! Checkpoints of a running job and its restarts: decisions without I/O and without a clock.
 //!
 //! ```text
 //! Supervisor   a job is a row of attempts: restart, after how long, or give up

@@ -1,4 +1,4 @@
-//! What a checkpoint is made of, task by task, for people who ask which of them makes it large or slow.
+//! Statistics of a checkpoint by task, for people who ask which task makes it large or slow.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,34 +7,34 @@ use serde::Serialize;
 
 use crate::shown;
 
-/// What the subtasks of one task kept in a checkpoint. Those that had finished before have no part in it any more.
+/// Contribution of one task's subtasks to a checkpoint. Subtasks that had finished before are not included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CheckpointPart {
-    /// Position of the task among the job's.
+    /// Index of the task in the job.
     pub task: u32,
-    /// Subtasks that have kept something, or nothing to keep.
+    /// Subtasks that have acknowledged the checkpoint.
     pub subtasks: u32,
-    /// Their state.
+    /// Size of their state in bytes.
     pub bytes: u64,
-    /// Bytes of the files that were written for it.
+    /// Bytes of the files that this checkpoint wrote.
     pub written_bytes: u64,
-    /// From its trigger until the last of them was written.
+    /// Time from the trigger until the last subtask had written its snapshot.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub duration: Duration,
-    /// The longest that one waited from its first barrier to its last.
+    /// Longest time between the first and the last barrier of a subtask.
     #[serde(rename = "aligned_seconds", serialize_with = "shown::seconds")]
     pub aligned: Duration,
-    /// The longest that one stood still to take its snapshot, or to write some of it, at once.
+    /// Longest single pause of a subtask to take its snapshot or to write some of it.
     #[serde(rename = "stood_still_seconds", serialize_with = "shown::seconds")]
     pub stood_still: Duration,
 }
 
-/// Those of the checkpoint that is being taken, as its subtasks tell of them.
+/// Statistics of the checkpoint that is being taken, collected from the acknowledgements of its subtasks.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointParts(BTreeMap<u32, CheckpointPart>);
 
 impl CheckpointParts {
-    /// A subtask of `task` has written what it keeps, so long after the trigger.
+    /// Adds the snapshot of a subtask of `task`, written `after` the trigger.
     pub(crate) fn acknowledged(
         &mut self,
         task: u32,
@@ -49,17 +49,17 @@ impl CheckpointParts {
         part.add(snapshot);
     }
 
-    /// A subtask of `task` has written what its checkpoint has overtaken.
+    /// Adds the in-flight data of a subtask of `task`.
     pub(crate) fn overtook(&mut self, task: u32, snapshot: &TaskSnapshot) {
         self.part(task).add(snapshot);
     }
 
-    /// All of them, by their tasks.
+    /// Removes and returns all statistics, ordered by task.
     pub(crate) fn take(&mut self) -> Vec<CheckpointPart> {
         std::mem::take(&mut self.0).into_values().collect()
     }
 
-    /// The longest that a subtask of any waited from its first barrier to its last, and stood still.
+    /// Returns the longest alignment and the longest pause of any subtask.
     pub(crate) fn longest(parts: &[CheckpointPart]) -> (Duration, Duration) {
         let longest = |of: fn(&CheckpointPart) -> Duration| parts.iter().map(of).max().unwrap_or_default();
         (longest(|part| part.aligned), longest(|part| part.stood_still))

@@ -1,19 +1,20 @@
-//! Who goes on from what: a checkpoint that one plan took, dealt out to the tasks of another.
+//! Redistributes a checkpoint that one plan took to the tasks of another.
 //!
-//! State belongs to an operator, and an operator is known by its uid. So tasks may be chained otherwise, have other
-//! subtasks and lie on other workers: each takes those parts of its operators that it owns something of.
+//! State belongs to an operator, which its uid identifies. So tasks may have other chains, other subtasks and other
+//! workers. Each task takes the parts of its operators that overlap with what it owns.
 //!
-//! A dataflow *is as it was* if it has the same operators, by uid and kind. Then numbers that the plan gives, `#7`, will do
-//! for uids. In one that was changed the same number may be another operator's: there whoever keeps state needs a uid of
-//! the user's.
+//! A dataflow is *unchanged* if it has the same operators, by uid and kind. Then the numbers that the plan gives, such
+//! as `#7`, serve as uids. In a changed dataflow the same number may belong to another operator. There every operator
+//! with state needs a uid from the user.
 //!
 //! # Invariants
-//! - I1: every part of an operator that keeps state is taken by someone, or the user has said that it may be dropped.
-//! - I2: a part is never taken by an operator of another kind.
-//! - I3: what was on its way on a channel is taken by who reads that channel, once, if both of its ends have as many
-//!   subtasks as they had. Where they have not, channels of keyed edges are dealt out by key group. Of other edges a channel
-//!   goes as a whole to one subtask: to who read it, where the consumers are as many as they were, and else to any, where
-//!   producers choose regardless of what a record is. Nothing was on its way on others. All operators are what they were.
+//! - I1: a task takes every part of an operator with state, unless the user allows to drop it.
+//! - I2: an operator of another kind never takes a part.
+//! - I3: the reader of a channel takes the channel's in-flight data, once, if both ends have as many subtasks as
+//!   before. Otherwise channels of keyed edges are redistributed by key group. A channel of another edge goes as a
+//!   whole to one subtask. That is its former reader, if the number of consumers is unchanged. Otherwise it is any
+//!   subtask, if the producers choose independently of the record. Other channels must have no in-flight data. All
+//!   operators must be unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,11 +26,11 @@ use crate::error::quoted;
 use crate::plan::{Plan, Wiring};
 use crate::rpc::TaskRestore;
 
-/// Why a dataflow cannot go on from a checkpoint.
+/// Reason why a dataflow cannot resume from a checkpoint.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreMismatch {
-    /// The dataflow was changed, and nobody can tell whose state is whose.
+    /// The dataflow was changed, and operators with state cannot be matched without uids.
     #[error(
         "the dataflow was changed, and in {whose} these operators keep state and have no uid: {}; give each a name that \
          stays, with .uid(\"...\"), before the dataflow is changed",
@@ -38,47 +39,47 @@ pub enum RestoreMismatch {
     NoUid {
         /// `the checkpoint` or `the dataflow`.
         whose: &'static str,
-        /// Their names.
+        /// Names of the operators.
         operators: Vec<String>,
     },
-    /// State of operators that are gone.
+    /// The checkpoint has state of operators that no longer exist.
     #[error(
         "it has state of operators that the dataflow has no more: {}; bring them back, or drop their state with \
          allow_non_restored_state=True",
         quoted(.operators)
     )]
     Dropped {
-        /// Their uids.
+        /// Uids of the operators.
         operators: Vec<String>,
     },
-    /// An operator does something else now.
+    /// The kind of an operator has changed.
     #[error(
         "operator '{uid}' was {was} and is {is} now, which cannot read its state; give it another uid, and drop the state \
          with allow_non_restored_state=True"
     )]
     Kind {
-        /// Its uid.
+        /// Uid of the operator.
         uid: String,
-        /// What it did.
+        /// Former kind.
         was: String,
-        /// What it does.
+        /// Current kind.
         is: String,
     },
-    /// A sink writes to another place now.
+    /// The target of a sink has changed.
     #[error(
         "operator '{operator}' wrote to {was} and writes to {is} now, and what it has prepared for the checkpoint can be \
          committed to {was} alone; let it write there, or give it another uid and drop what it has prepared with \
          allow_non_restored_state=True"
     )]
     Target {
-        /// Its name, or its uid if it has one.
+        /// Uid of the sink, or its name if it has no uid.
         operator: String,
-        /// Where it wrote.
+        /// Former target.
         was: String,
-        /// Where it writes.
+        /// Current target.
         is: String,
     },
-    /// Records were on their way, and their ways have changed.
+    /// The checkpoint has in-flight data, and the edges of that data have changed.
     #[error(
         "it was taken while records were on their way to or from {}, and those go other ways now: the dataflow was \
          changed, or the parallelism behind a broadcast or partition_custom, or so that two operators share a task that did \
@@ -87,21 +88,21 @@ pub enum RestoreMismatch {
         quoted(.operators)
     )]
     InFlight {
-        /// The operators to which, or from which, they were.
+        /// Operators at either end of those edges.
         operators: Vec<String>,
     },
-    /// The job has another number of key groups, so keys would lie elsewhere.
+    /// The number of key groups has changed, so keys would belong to other groups.
     #[error("it has {was} key groups, the job {is}; set max_parallelism={was}")]
     KeyGroups {
-        /// When it was taken.
+        /// Number in the checkpoint.
         was: u32,
-        /// Now.
+        /// Number in the job.
         is: u32,
     },
 }
 
 impl RestoreMismatch {
-    /// The operators to blame, if any are.
+    /// Returns the operators that cause the mismatch, if any.
     #[must_use]
     pub fn operators(&self) -> &[String] {
         match self {
@@ -112,10 +113,10 @@ impl RestoreMismatch {
     }
 }
 
-/// What each task goes on from, by its number in `plan`.
+/// Returns the state that each task restores, by its number in `plan`.
 ///
 /// # Errors
-/// What does not fit.
+/// Returns the first mismatch between the checkpoint and the plan.
 pub(crate) fn assign(
     manifest: &Manifest,
     plan: &Plan,
@@ -141,21 +142,21 @@ pub(crate) fn assign(
     Ok(plan.tasks.iter().map(|task| (task.spec.task_id, of(&task.spec))).collect())
 }
 
-/// The names of operators that keep state and have no uid of the user's: what they keep is lost with the first change of the
-/// dataflow.
+/// Returns the names of operators that have state but no uid from the user. The first change of the dataflow loses
+/// their state.
 pub(crate) fn without_uid(manifest: &Manifest) -> Vec<String> {
     let keeping = keeping(manifest);
     let nameless = manifest.operators.iter().filter(|operator| is_numbered(&operator.uid));
     nameless.filter(|operator| keeping.contains(operator.uid.as_str())).map(|operator| operator.name.clone()).collect()
 }
 
-/// The same of a plan, as far as its kinds of operators say it.
+/// Returns the same for a plan, judged by the kinds of its operators.
 pub(crate) fn without_uid_in(plan: &Plan) -> Vec<String> {
     let keeping = operators(plan).into_iter().filter(|operator| operator.keeps_state && is_numbered(&operator.uid));
     keeping.map(|operator| operator.name).collect()
 }
 
-/// The operators of a plan, in the order of its tasks.
+/// Returns the operators of a plan in the order of its tasks.
 pub(crate) fn operators(plan: &Plan) -> Vec<OperatorEntry> {
     let first = plan.tasks.iter().filter(|task| task.spec.subtask == 0);
     let operators = first.flat_map(|task| task.spec.operators.iter().map(move |operator| (task, operator)));
@@ -173,7 +174,7 @@ pub(crate) fn operators(plan: &Plan) -> Vec<OperatorEntry> {
 
 fn check_change(manifest: &Manifest, plan: &Plan, may_drop: bool) -> Result<(), RestoreMismatch> {
     for (whose, operators) in [("the checkpoint", without_uid(manifest)), ("the dataflow", without_uid_in(plan))] {
-        // What is dropped anyway needs no name.
+        // State that is dropped anyway needs no uid.
         let is_needed = !may_drop || whose == "the dataflow";
         if is_needed && !operators.is_empty() {
             return Err(RestoreMismatch::NoUid { whose, operators });
@@ -195,7 +196,7 @@ fn check_change(manifest: &Manifest, plan: &Plan, may_drop: bool) -> Result<(), 
     if dropped.is_empty() || may_drop { Ok(()) } else { Err(RestoreMismatch::Dropped { operators: dropped }) }
 }
 
-/// What a sink has prepared is committed where it was prepared.
+/// Checks that sinks commit their prepared output to the target where they prepared it.
 fn check_targets(manifest: &Manifest, plan: &Plan, is_as_it_was: bool) -> Result<(), RestoreMismatch> {
     let now = operators(plan);
     for theirs in manifest.operators.iter().filter(|theirs| is_as_it_was || !is_numbered(&theirs.uid)) {
@@ -209,7 +210,7 @@ fn check_targets(manifest: &Manifest, plan: &Plan, is_as_it_was: bool) -> Result
     Ok(())
 }
 
-/// What was on its way, as the tasks that there are now are to share it: I3.
+/// Returns the in-flight data as the current tasks share it (I3).
 fn in_flight(manifest: &Manifest, plan: &Plan, is_as_it_was: bool) -> Result<Vec<PartRef>, RestoreMismatch> {
     let ways = if is_as_it_was { ways(manifest, plan) } else { BTreeMap::new() };
     let is_taken = |part: &PartRef| plan.tasks.iter().any(|task| part.share.is_for(&part.uid, &task.spec));
@@ -229,16 +230,16 @@ fn in_flight(manifest: &Manifest, plan: &Plan, is_as_it_was: bool) -> Result<Vec
     Err(RestoreMismatch::InFlight { operators: named.map(|operator| operator.name.clone()).collect() })
 }
 
-/// What has become of an edge since a checkpoint.
+/// Change of an edge since a checkpoint.
 #[derive(Default)]
 struct EdgeChange {
-    /// Subtasks that sent and that took, then and now.
+    /// Producer subtasks and consumer subtasks, each before and now.
     from: (u32, u32),
     to: (u32, u32),
     partitioner: Option<Partitioner>,
 }
 
-/// The edges of a plan by number, of a dataflow that is as it was.
+/// Returns the edges of a plan by number, for an unchanged dataflow.
 fn ways(manifest: &Manifest, plan: &Plan) -> BTreeMap<u32, EdgeChange> {
     let was: BTreeMap<&str, u32> =
         manifest.operators.iter().map(|operator| (&*operator.uid, operator.parallelism)).collect();
@@ -260,7 +261,7 @@ fn ways(manifest: &Manifest, plan: &Plan) -> BTreeMap<u32, EdgeChange> {
     ways
 }
 
-/// Who gets what was on its way on a channel, if anybody can.
+/// Returns the new share of a channel's in-flight data, or `None` if no subtask can take it.
 fn shared_now(share: Share, ways: &BTreeMap<u32, EdgeChange>, groups: u32) -> Option<Share> {
     let Share::Channel { edge, producer, subpartition } = share else { return None };
     let way = ways.get(&edge)?;
@@ -273,10 +274,10 @@ fn shared_now(share: Share, ways: &BTreeMap<u32, EdgeChange>, groups: u32) -> Op
         Partitioner::KeyGroup => {
             return (subpartition < of && of <= groups).then_some(Share::Dealt { edge, producer, subpartition, of });
         }
-        // Each had got its copy, and acted on it, before others had, and a user's function may have counted on who is
-        // where: neither is known of another subtask.
+        // Each subtask had received its copy and acted on it before others had, and a user's function may depend on the
+        // number of a subtask. Neither is known for another subtask.
         Partitioner::Broadcast | Partitioner::Custom => (of == now).then_some(subpartition)?,
-        // Where it was another of these then, whoever gets it is right.
+        // If there were other subtasks then, any subtask may take the data.
         Partitioner::Forward | Partitioner::Rescale | Partitioner::Rebalance => {
             let reader = Wiring::new(&partitioner, way.from.0, of).reader(producer, subpartition);
             reader.unwrap_or(subpartition).checked_rem(now)?
@@ -285,7 +286,7 @@ fn shared_now(share: Share, ways: &BTreeMap<u32, EdgeChange>, groups: u32) -> Op
     Some(Share::Moved { edge, producer, subpartition, to })
 }
 
-/// What an operator does, as far as its state depends on it.
+/// Returns the kind of an operator, as far as its state depends on it.
 fn kind(kind: &OperatorKind) -> String {
     match kind {
         OperatorKind::Window { fold, window, .. } => format!("{} of {}", fold.name(), window.kept_as()),
@@ -294,7 +295,7 @@ fn kind(kind: &OperatorKind) -> String {
     }
 }
 
-/// The uids of operators that keep something which would be missed: by their kind, or because they have.
+/// Returns the uids of operators whose state must not be lost: by their kind, or because they have parts.
 fn keeping(manifest: &Manifest) -> BTreeSet<&str> {
     let by_kind = manifest.operators.iter().filter(|operator| operator.keeps_state).map(|operator| &*operator.uid);
     let parts = manifest.tasks.iter().flat_map(|task| &task.parts);
@@ -312,7 +313,8 @@ fn known(operators: &[OperatorEntry]) -> BTreeSet<(&str, &str)> {
     operators.iter().map(|operator| (&*operator.uid, &*operator.kind)).collect()
 }
 
-/// Whether the place of this task in the operator had come to its end: this subtask, or where there were more or fewer, all.
+/// Whether this task's share of the operator had finished: the same subtask, or all subtasks if their number has
+/// changed.
 fn has_finished(manifest: &Manifest, operator: &OperatorSpec, task: &TaskSpec) -> bool {
     let uid = operator.state_uid();
     let all: Vec<_> = manifest.tasks.iter().filter(|entry| entry.uids.contains(&uid)).collect();

@@ -1,7 +1,8 @@
-//! Jobs of several regions that fail at any step, each alone: what is committed of each is all it has, once.
+//! Tests of jobs with several regions that fail at any step, each alone: every region commits everything exactly once.
 //!
-//! Each task counts. What it has counted since its last checkpoint is prepared with the next, and committed when that
-//! counts, or when it goes on from it. A region that fails goes back to what counts last; the others are never told.
+//! Each task counts. It prepares the count since its last checkpoint with the next checkpoint. It commits the count
+//! when that checkpoint is published, or when it resumes from it. A failed region returns to the last published
+//! checkpoint. The other regions receive no notification.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use flownet_store::TaskSnapshot;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// What a snapshot says is the position, and the attempt as often as this.
+/// A snapshot's size encodes the position plus the attempt times this factor.
 const ATTEMPT: u64 = 1_000_000;
 
 #[derive(Default)]
@@ -19,19 +20,19 @@ struct Task {
     region: usize,
     position: u64,
     until: u64,
-    /// Of each checkpoint that this attempt took, how far it had come.
+    /// Position at each checkpoint that this attempt took.
     taken: BTreeMap<u64, u64>,
     last: Option<u64>,
     has_finished: bool,
     has_ended: bool,
-    /// So much of what it counts was made visible, whatever became of it since.
+    /// Count that was made visible, regardless of later failures.
     committed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     Runs,
-    /// Failed, or building; until then.
+    /// Failed, or starting; until this time.
     Failed(Duration),
     Starts(Duration),
 }
@@ -51,12 +52,12 @@ struct World {
     machine: CheckpointMachine,
     tasks: Vec<Task>,
     regions: Vec<Phase>,
-    /// Of each region.
+    /// Attempt of each region.
     attempts: Vec<u64>,
-    /// What is on its way to the coordinator: until when, and of whom.
+    /// Messages on their way to the coordinator: arrival time and sender.
     mail: Vec<(Duration, Option<Sender>, Input)>,
     orders: Vec<(Duration, usize, u64, Notification)>,
-    /// What is being published, and what counts last: positions by task.
+    /// Checkpoint that is being published, and the last published one: positions by task.
     publishing: Option<(u64, BTreeMap<u32, TaskSnapshotRef>)>,
     last: Option<(u64, BTreeMap<u32, TaskSnapshotRef>)>,
     published: BTreeSet<u64>,
@@ -116,7 +117,7 @@ impl World {
         self.tasks.iter().filter(|task| task.region == region).all(|task| task.has_ended)
     }
 
-    /// While others run, start, or wait as well.
+    /// Fails some regions while others run, start or wait.
     fn fail_some(&mut self) {
         for region in 0..self.regions.len() {
             let may_fail = self.now < SECOND * 60 && !self.is_over(region);
@@ -159,7 +160,7 @@ impl World {
         self.machine.handle(Input::Restarted { tasks }, self.now);
     }
 
-    /// As the driver does.
+    /// Passes the state of the regions to the machine, as the driver does.
     fn follow(&mut self) {
         let is_broken = self.regions.iter().any(|region| matches!(region, Phase::Failed(_)));
         let all_run = self.regions.iter().all(|region| *region == Phase::Runs);
@@ -212,7 +213,7 @@ impl World {
         self.orders = later;
         for (_, task, attempt, told) in due {
             let region = self.tasks[task].region;
-            // Tasks are cancelled some time after one has failed: until they are gone they may hear.
+            // Tasks of a failed region are cancelled with a delay. Until then they may receive notifications.
             if attempt == self.attempts[region] && !matches!(self.regions[region], Phase::Starts(_)) {
                 self.tell(task, told);
             }

@@ -1,20 +1,20 @@
 //! Recognises a failure that repeats without progress, which no restart heals.
 //!
-//! Progress is a checkpoint that is newer than the one that counted at the failure before. Only failures with a [`RootCause`]
-//! are counted: those of the program and its data. Lost workers, connections and storages never are.
+//! Progress is a checkpoint that is newer than the last one at the previous failure. Only failures with a [`RootCause`]
+//! count: those of the program and its data. Lost workers, connections and storages never count.
 
 use flownet_runtime::RootCause;
 
 /// A failure that has repeated too often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RepeatedFailure {
-    /// Attempts that ended with it.
+    /// Number of attempts that ended with it.
     pub(crate) attempts: u32,
-    /// The checkpoint that counted last at each of them; none if there was none yet.
+    /// Last published checkpoint at each of these attempts; none if there was none yet.
     pub(crate) checkpoint: Option<u64>,
 }
 
-/// The failures since the last progress.
+/// Failures since the last progress.
 #[derive(Debug, Default)]
 pub(crate) struct FailuresWithoutProgress {
     checkpoint: Option<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct FailuresWithoutProgress {
 }
 
 impl FailuresWithoutProgress {
-    /// Counts a failure, with the checkpoint that counts last. Answers whether it is final.
+    /// Counts a failure; `checkpoint` is the last published one. Returns the repeated failure if this one is final.
     pub(crate) fn count(&mut self, root_cause: Option<RootCause>, checkpoint: Option<u64>) -> Option<RepeatedFailure> {
         if checkpoint > self.checkpoint {
             self.root_causes.clear();
@@ -44,10 +44,10 @@ impl FailuresWithoutProgress {
     }
 }
 
-/// Failures at the same position after which a job is not restarted.
+/// Number of failures at the same position after which the job does not restart.
 const SAME_POSITION: usize = 5;
-/// The same for failures of one operator with one class of error at any positions: records that are drawn, or carry a time,
-/// look different in each attempt.
+/// The same for failures of one operator with one class of error at any positions. Records that are random or carry a
+/// time look different in each attempt.
 const SAME_KIND: usize = 10;
 
 #[cfg(test)]

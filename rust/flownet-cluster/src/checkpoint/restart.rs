@@ -1,4 +1,4 @@
-//! What follows the end of an attempt.
+//! Decides whether and when a failed job restarts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,32 +9,32 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::repeated::{FailuresWithoutProgress, RepeatedFailure};
 
-/// How often, and after how long, a job that failed is started again.
+/// Restart policy of a failed job: how often, and after which delay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// With checkpoints as [`Exponential`](Self::Exponential), until an error of the program or its data repeats without
-    /// progress. Without checkpoints as [`None`](Self::None).
+    /// With checkpoints: [`Exponential`](Self::Exponential), until an error of the program or its data repeats without
+    /// progress. Without checkpoints: [`None`](Self::None).
     #[default]
     Auto,
-    /// Never.
+    /// Never restarts.
     None,
-    /// After 1 s, then each time 1.5 times as long, up to a minute; anew from 1 s when it has run for an hour. Up to a
-    /// tenth longer or shorter, so that jobs that fail together do not come back together.
+    /// Waits 1 s, then 1.5 times as long each time, up to 1 min. The delay starts again at 1 s after an attempt of 1 h.
+    /// Each delay varies by up to 10 %, so that jobs that fail together do not restart together.
     Exponential,
-    /// So often at most.
+    /// A limited number of restarts.
     Fixed {
-        /// Restarts altogether.
+        /// Total number of restarts.
         attempts: u32,
-        /// Before each.
+        /// Delay before each restart.
         delay: Duration,
     },
-    /// So often within some time.
+    /// A limited number of restarts per interval.
     Rate {
-        /// Failures that are followed by a restart.
+        /// Number of failures with a restart.
         failures: u32,
-        /// Within this time.
+        /// Length of the interval.
         interval: Duration,
-        /// Before each.
+        /// Delay before each restart.
         delay: Duration,
     },
 }
@@ -45,23 +45,23 @@ const STEADY: Duration = Duration::from_secs(3600);
 const GROWTH: f64 = 1.5;
 const JITTER: f64 = 0.1;
 
-/// The row of attempts of one job.
+/// Restart history of one job over its attempts.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     restart: Restart,
-    /// When attempts failed and were followed by another.
+    /// Times of the failures that a restart followed.
     failures: Vec<Duration>,
     delay: Duration,
     began: Duration,
     rng: fastrand::Rng,
-    /// Failures without progress, if these are judged.
+    /// Failures without progress, if the policy counts them.
     without_progress: Option<FailuresWithoutProgress>,
-    /// Why there is no restart any more.
+    /// The repeated failure that ended the restarts.
     gave_up: Option<RepeatedFailure>,
 }
 
 impl Supervisor {
-    /// For a job whose first attempt begins now.
+    /// Creates the supervisor of a job whose first attempt begins now.
     pub(crate) fn new(restart: &Restart, has_checkpoints: bool, seed: u64) -> Self {
         let without_progress = (*restart == Restart::Auto).then(FailuresWithoutProgress::default);
         let restart = match restart {
@@ -74,7 +74,7 @@ impl Supervisor {
         Self { restart, failures, delay: FIRST_DELAY, began, rng, without_progress, gave_up: None }
     }
 
-    /// Whether an attempt that failed now would be followed by another.
+    /// Whether a restart would follow an attempt that fails now.
     pub(crate) fn would_restart(&self, now: Duration) -> bool {
         match &self.restart {
             Restart::Auto | Restart::None => false,
@@ -84,7 +84,8 @@ impl Supervisor {
         }
     }
 
-    /// An attempt has failed while `checkpoint` counts last: how long to wait before the next; none if there is to be none.
+    /// Handles a failed attempt; `checkpoint` is the last published one. Returns the delay before the restart, or
+    /// `None` if there is none.
     pub(crate) fn failed(
         &mut self,
         now: Duration,
@@ -114,12 +115,12 @@ impl Supervisor {
         })
     }
 
-    /// The failure that it gave up on because it repeated.
+    /// Returns the failure that ended the restarts because it repeated.
     pub(crate) fn gave_up(&self) -> Option<RepeatedFailure> {
         self.gave_up
     }
 
-    /// Another attempt begins.
+    /// Starts another attempt.
     pub(crate) fn begins(&mut self, now: Duration) {
         self.began = now;
     }
@@ -148,7 +149,7 @@ impl fmt::Display for Restart {
     }
 }
 
-/// What is no way to restart.
+/// Error of a text that is no restart policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRestart(String);
 

@@ -1,4 +1,5 @@
-//! The machine in worlds that lose, double, delay and reorder what tasks say, and attempts that end at any step.
+//! Tests of the machine with task reports that are lost, repeated, delayed and reordered, and attempts that end at any
+//! step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,13 +16,13 @@ fn limits() -> CheckpointLimits {
     CheckpointLimits { interval, timeout, aligned_timeout: None, min_pause, tolerable_failures: 0 }
 }
 
-/// Marked with the checkpoint and the task that it is of.
+/// Returns a snapshot that encodes its checkpoint and task.
 fn kept(checkpoint: u64, task: u32) -> TaskSnapshotRef {
     let snapshot = TaskSnapshot { parts: vec![], bytes: checkpoint * 1000 + u64::from(task) };
     TaskSnapshotRef { snapshot, is_last: false, has_finished: false }
 }
 
-/// Of a checkpoint's file.
+/// Returns a part in a checkpoint's file.
 pub(super) fn part(uid: &str, name: &str, share: Share) -> PartRef {
     let (uid, name, file) = (uid.into(), name.into(), "f".into());
     PartRef { uid, name, share, file, offset: 0, bytes: 9, crc: 0, digest: None, is_of_changes: false, is_piece: false }
@@ -186,7 +187,7 @@ fn what_was_on_its_way_from_a_task_that_has_ended_is_of_one_checkpoint_only() {
     let snapshot = TaskSnapshot { parts: vec![state.clone(), on_its_way.clone()], bytes: 18 };
     let last = TaskSnapshotRef { snapshot, is_last: true, has_finished: true };
     machine.handle(Input::Acknowledged { task: 0, checkpoint: 1, kept: last }, SECOND * 10);
-    // It ends with the checkpoint that keeps its end, and those behind it read on.
+    // The task ends with the checkpoint that contains its end, and downstream tasks continue to read.
     for (checkpoint, parts) in [(1, vec![state.clone(), on_its_way]), (2, vec![state.clone()]), (3, vec![state])] {
         let now = SECOND * 10 * checkpoint as u32;
         machine.handle(Input::Tick, now);
@@ -252,18 +253,18 @@ fn one_that_is_in_time_or_to_be_aligned_is_never_told_to_overtake() {
     assert_eq!(machine.poll_timeout(), Some(SECOND * 80));
 }
 
-/// A world of tasks that answer late, twice, in any order or never.
+/// Simulation of tasks that answer late, twice, in any order or never.
 struct World {
     rng: fastrand::Rng,
     machine: CheckpointMachine,
     now: Duration,
     tasks: Vec<Task>,
-    /// What is on its way to the machine, and when it comes.
+    /// Messages on their way to the machine, with arrival times.
     mail: Vec<(Duration, Input)>,
-    /// What is on its way to the tasks.
+    /// Notifications on their way to the tasks.
     orders: Vec<(Duration, usize, Notification)>,
     losses: bool,
-    /// Checkpoints that were told to overtake.
+    /// Checkpoints that were switched to unaligned barriers.
     overtaking: BTreeSet<u64>,
     triggered: u64,
     published: BTreeSet<u64>,
@@ -282,9 +283,9 @@ struct Task {
     finishes_at: Duration,
     has_finished: bool,
     has_ended: bool,
-    /// The first checkpoint that it took after it had finished.
+    /// First checkpoint that the task took after it had finished.
     last: Option<u64>,
-    /// What it kept for each.
+    /// Snapshots of the task by checkpoint.
     kept: BTreeMap<u64, TaskSnapshotRef>,
 }
 
@@ -292,7 +293,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let losses = rng.bool();
-        // Late enough, often, for all to have answered before.
+        // Often late enough that all tasks answer before.
         let aligned_timeout = rng.bool().then(|| Duration::from_millis(rng.u64(1..2_000)));
         let limits = CheckpointLimits {
             interval: Duration::from_millis(rng.u64(1..5_000)),
@@ -342,7 +343,8 @@ impl World {
         self.now + Duration::from_millis(self.rng.u64(0..800))
     }
 
-    /// Perhaps twice, perhaps never. Reports of a task's own course are not lost: their connection is what keeps it alive.
+    /// Delivers a message once, twice or never. Reports of a task's own progress are never lost: losing their
+    /// connection ends the task.
     fn post(&mut self, input: Input) {
         let may_be_lost = matches!(input, Input::Acknowledged { .. } | Input::Overtook { .. } | Input::Declined { .. });
         let copies = match self.rng.u8(0..10) {
@@ -461,7 +463,7 @@ impl World {
         }
     }
 
-    /// I2.
+    /// Checks I2.
     fn check_whole(&self, checkpoint: u64, kept: &BTreeMap<u32, TaskSnapshotRef>) {
         assert_eq!(kept.len(), self.tasks.len(), "something of every task");
         for (number, kept) in kept {
@@ -516,7 +518,7 @@ fn delays_grow_up_to_a_minute_and_shrink_when_it_has_run_for_an_hour() {
     assert!(delay < SECOND * 2, "{delay:?}");
 }
 
-/// Of a record that cannot be parsed.
+/// Root cause of a record that cannot be parsed.
 fn cause() -> Option<RootCause> {
     Some(RootCause { operator: "parse".into(), error_type: "ValueError".into(), position: "'x'".into() })
 }
