@@ -1,12 +1,12 @@
 //! Checkpoints of a running job and its restarts: decisions without I/O and without a clock.
 //!
 //! ```text
-//! Supervisor   a job is a row of attempts: restart, after how long, or give up
-//!    CheckpointMachine   of one attempt: when to trigger, who has answered, what counts
-//!    FailuresWithoutProgress   which failures no restart heals
+//! Supervisor   attempts of a job: whether and when to restart
+//!    CheckpointMachine   of one attempt: trigger, acknowledgements, publication
+//!    FailuresWithoutProgress   failures that no restart heals
 //! RegionsMachine   of one attempt, beside it: which of its regions run
-//! parts        what a checkpoint is made of, for people
-//! assign       what each task of an attempt goes on from
+//! parts        statistics of a checkpoint, for people
+//! assign       state that each task of an attempt restores
 //! ```
 
 mod machine;

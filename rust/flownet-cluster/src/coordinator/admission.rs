@@ -1,4 +1,4 @@
-//! The coordinator's control port: who may become a worker of the job.
+//! Accepts workers on the coordinator's control port.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::{
     rpc::{self, WorkerClient, within},
 };
 
-/// Admits whoever proves to be of the job, until it is aborted.
+/// Accepts connections that prove to belong to the job, until the task is aborted.
 pub(super) async fn admit_workers(listener: TcpListener, credentials: Credentials, events: UnboundedSender<Event>) {
     port::accept_all(listener, credentials, move |stream, peer| admit(stream, peer, events.clone())).await;
 }
@@ -20,7 +20,7 @@ async fn admit(stream: Stream, peer: SocketAddr, events: UnboundedSender<Event>)
     let client = WorkerClient::new(tarpc::client::Config::default(), rpc::transport(stream)).spawn();
     match client.introduce(within(DEFAULT_HANDSHAKE_TIMEOUT)).await {
         Ok(introduction) => {
-            // The driver may be gone: then so is the job, and the link with it.
+            // The driver may be gone. Then the job has ended, and the link ends with it.
             let _ = events.send(Event::Introduced { introduction, client });
         }
         Err(error) => tracing::warn!(%peer, %error, "a worker did not introduce itself"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::driver::{Driver, Event};
 
 impl Driver {
-    /// Tells the machine what time it is, and the sources how far they may go.
+    /// Passes the time to the machine and the resulting limits to the sources.
     pub(super) fn align_sources(&mut self) {
         self.alignment.on_time(self.began.elapsed());
         let Some(limits) = self.alignment.poll_limits() else { return };

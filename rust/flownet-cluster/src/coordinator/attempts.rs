@@ -1,10 +1,10 @@
-//! A job is a row of attempts: what follows the end of one, and how the next begins.
+//! Runs the attempts of a job one after the other: ends a failed one and begins the next.
 //!
-//! So is each of its regions within an attempt of the job: see [`regions`](super::regions).
+//! Within an attempt of the job, each region has attempts of its own: see [`regions`](super::regions).
 //!
-//! Workers that answer stay from one attempt to the next: their tasks are cancelled, they give back all these had, and get
-//! others. A worker that was lost, or did not let go of its tasks in time, is replaced: by a process that is started, or by
-//! one that comes to the worker pool, for which the attempt waits.
+//! Workers that answer stay for the next attempt. Their tasks are cancelled, they free all that these had, and they get
+//! new tasks. A worker that was lost, or did not end its tasks in time, is replaced. The replacement is a new process,
+//! or a worker that joins the worker pool; the attempt waits for it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Driver {
-    /// Runs the job to its end. Afterwards no worker runs any more.
+    /// Runs the job to its end. No worker runs afterwards.
     pub(super) async fn run(mut self) -> Result<(), ClusterError> {
         loop {
             if let Err(error) = self.begin_attempt().await {
@@ -43,7 +43,7 @@ impl Driver {
         }
     }
 
-    /// Lets all workers go, if the next attempt is to have others.
+    /// Releases all workers, if the launcher gives each attempt new ones.
     fn renew_workers(&mut self) {
         if self.job.launcher.renews() {
             self.job.launcher.expel_used();
@@ -52,7 +52,7 @@ impl Driver {
         }
     }
 
-    /// A job that has run waits for its storage to be there again, as it would after any other failure.
+    /// Waits for the storage after an I/O error if the job has run before, as after any other failure.
     async fn begin_later(&mut self, error: ClusterError) -> Result<(), ClusterError> {
         let has_past = self.past.iter().any(|past| *past != LaunchHistory::None);
         let may_pass = has_past && matches!(error, ClusterError::Store(StoreError::Io { .. }));
@@ -63,27 +63,27 @@ impl Driver {
         self.wait_for_next_attempt(delay, error).await
     }
 
-    /// How long to wait for the next attempt; none if there is to be none.
+    /// Returns the delay before the next attempt, or `None` if there is none.
     fn next_attempt(&mut self, outcome: &Outcome) -> Option<Duration> {
         let Outcome::Failed(failure) = outcome else { return None };
         if !self.machine.may_begin_again() || !self.can_restart() {
             return None;
         }
         let now = self.began.elapsed();
-        // Failures of several regions in a row are one.
+        // Consecutive failures of several regions count as one failure.
         match self.machine.begins_again_at() {
             Some(at) => Some(at.saturating_sub(now)),
             None => self.restart_after(failure),
         }
     }
 
-    /// How long to wait before what has failed begins anew; none if it is not to.
+    /// Returns the delay before the failed tasks restart, or `None` if they do not.
     pub(super) fn restart_after(&mut self, failure: &Failure) -> Option<Duration> {
         let checkpoint = self.checkpoints.as_ref().and_then(Checkpoints::last_number);
         self.supervisor.failed(self.began.elapsed(), failure.root_cause(), checkpoint)
     }
 
-    /// Whether what has failed can be followed by another attempt.
+    /// Whether another attempt can follow a failed one.
     pub(super) fn can_restart(&self) -> bool {
         self.job.launcher.has_or_gets(self.job.settings.workers)
             && !self.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.is_fenced())
@@ -117,9 +117,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Keeps the workers alive, and notes who is lost meanwhile. Waits longer where others are to come for them; where
-    /// these do not come in time, the attempt will say who is missing. If the user ends the job meanwhile, or its host gives
-    /// up, there is no next attempt: it ends with the cause of the last failure.
+    /// Keeps the workers alive between two attempts and records lost ones. Waits longer if the pool expects
+    /// replacements; if these do not join in time, the attempt reports the missing workers. If the user ends the job
+    /// meanwhile, or its host gives up, no attempt follows. Then the job ends with the cause of the last failure.
     async fn wait_for_next_attempt(&mut self, delay: Duration, cause: ClusterError) -> Result<(), ClusterError> {
         self.board.set_state(JobState::Restarting);
         let until = Instant::now() + delay;
@@ -155,7 +155,7 @@ impl Driver {
         }
     }
 
-    /// After the last attempt: those that were kept, in vain, leave as any other.
+    /// Releases the workers that stayed for another attempt, after the last one.
     async fn let_everybody_go(&mut self) {
         let deadline = Instant::now() + self.job.settings.cancel_timeout;
         self.seats.values_mut().for_each(WorkerRecord::leave);
@@ -169,7 +169,7 @@ impl Driver {
 }
 
 impl WorkerRecord {
-    /// Forgets who is gone.
+    /// Removes a process that has exited.
     fn look_after(&mut self) {
         if let Some(process) = &mut self.process
             && process.try_exit().is_some()
@@ -179,7 +179,7 @@ impl WorkerRecord {
         }
     }
 
-    /// For an attempt to begin: who is not there, or cannot be called, is to be launched.
+    /// Prepares a new attempt: a worker that is gone or cannot be called is launched again.
     pub(super) fn settle(&mut self) {
         self.look_after();
         let is_here = self.link.is_some() && !self.leaving && self.disconnected.is_none();
@@ -188,7 +188,7 @@ impl WorkerRecord {
         }
     }
 
-    /// Becomes the seat of a worker that is to be launched. A process that is left is killed with it.
+    /// Resets the record for a worker that is to be launched. A remaining process is killed.
     fn renew(&mut self) {
         self.leave();
         *self = Self::new(self.identity.worker);
@@ -198,5 +198,5 @@ impl WorkerRecord {
 const LOOK: Duration = Duration::from_millis(50);
 const ENDING_LOOK: Duration = Duration::from_millis(5);
 
-/// What each task goes on from, by its number.
+/// State that each task restores, by its number.
 pub(super) type RestoredTasks = BTreeMap<u32, crate::rpc::TaskRestore>;

@@ -1,4 +1,4 @@
-//! What is done for the attempts of regions: their workers are launched, called, looked after and killed.
+//! Carries out commands for the attempts of regions: launches, calls, watches and kills workers.
 
 use std::{
     sync::Arc,
@@ -33,7 +33,7 @@ impl Driver {
             }
             Command::Stop { worker } => self.stop(region, worker),
             Command::Kill { worker } => self.kill(worker),
-            // The machine of the regions keeps it to itself.
+            // Only the machine of the regions handles this command.
             Command::End { .. } => {}
         }
     }
@@ -41,11 +41,11 @@ impl Driver {
     fn launch(&mut self, region: u32, worker: u32) {
         let seat = self.seat(worker);
         if seat.link.is_some() {
-            // It was kept from the attempt before, or another region has it.
+            // The worker stayed from the previous attempt, or another region uses it.
             return self.feed_in(region, Input::Registered { worker });
         }
         if seat.process.is_some() {
-            // It is on its way, for another region.
+            // The worker is already starting for another region.
             return;
         }
         if worker == 0 {
@@ -122,8 +122,8 @@ impl Driver {
         });
     }
 
-    /// Ends a process; the agent of this process can only be told to hurry and
-    /// then be left alone.
+    /// Ends a worker process. The agent of this process cannot be killed: its tasks are cancelled and no longer waited
+    /// for.
     fn kill(&mut self, worker: u32) {
         let seat = self.seat(worker);
         seat.leave();
@@ -133,7 +133,7 @@ impl Driver {
         } else if let Some(WorkerLink::Local(agent)) = seat.link.take() {
             agent.cancel();
         }
-        // To whoever else has tasks in it, it is lost.
+        // Other regions with tasks on this worker have lost it.
         self.feed(Input::WorkerLost { worker, how: WorkerExit::Killed });
         if !has_process {
             self.feed(Input::WorkerGone { worker });
@@ -142,13 +142,13 @@ impl Driver {
 
     pub(super) fn disconnected(&mut self, worker: u32, reason: String) {
         let seat = self.seat(worker);
-        // Who has no link yet has none to lose: it was that of whoever sat here before.
+        // Without a link, the ended connection belonged to the previous worker of this record.
         if !seat.leaving && seat.link.is_some() && seat.disconnected.is_none() {
             seat.disconnected = Some((Instant::now(), reason));
         }
     }
 
-    /// Reports processes that have ended, and connections that ended without.
+    /// Reports processes that have ended, and connections that ended although their process runs.
     pub(super) fn look_after_processes(&mut self) {
         let mut inputs = Vec::new();
         for (&worker, seat) in &mut self.seats {
@@ -164,7 +164,7 @@ impl Driver {
             } else if seat.disconnected.as_ref().is_some_and(|(since, _)| since.elapsed() >= EXIT_GRACE)
                 && let Some((_, reason)) = seat.disconnected.take()
             {
-                // Nobody calls it any more, whether or not a region is there to have it killed.
+                // The worker is not called any more, even if no region is there to have it killed.
                 seat.link = None;
                 inputs.push(Input::WorkerLost { worker, how: WorkerExit::Disconnected { reason } });
             }
@@ -202,7 +202,7 @@ impl Driver {
         let Some(link) = self.seat(worker).link.clone() else { return };
         let (call, sender) = (call(link), self.sender.clone());
         tokio::spawn(async move {
-            // A task of its own: what panics in it has to be told, too.
+            // The call runs in its own task, so that a panic in it is also reported.
             let event = match tokio::spawn(call).await {
                 Ok(Ok(event)) => event,
                 Ok(Err(error)) => disconnection(worker, &error),
@@ -217,11 +217,11 @@ impl Driver {
         Attempt { region, number }
     }
 
-    /// Whether it is the attempt of its region that runs.
+    /// Whether the attempt is the current one of its region.
     pub(super) fn runs(&self, attempt: Attempt) -> bool {
         self.attempt_of(attempt.region) == attempt
     }
 }
 
-/// How long an ended connection waits to learn how the process ended.
+/// Time after a connection ends in which the process may still report its exit.
 const EXIT_GRACE: Duration = Duration::from_millis(300);

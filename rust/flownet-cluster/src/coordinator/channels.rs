@@ -1,4 +1,4 @@
-//! The channels of one task, for people who look at it: asked of its worker then, and not kept.
+//! Fetches the channel statistics of one task from its worker when a user views it. They are not stored.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,65 +19,66 @@ use crate::plan::{PlacedTask, Plan};
 /// The channels of one task at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskChannels {
-    /// The attempt that the task is of; it counts anew in each.
+    /// Attempt of the task. Counters start at 0 in each attempt.
     pub attempt: u64,
-    /// Since the task was made, by its worker's clock.
+    /// Time since the task was created, by its worker's clock.
     pub age: Duration,
-    /// From whom it reads, in the order of its inputs.
+    /// Input channels, in the order of the task's inputs.
     pub inputs: Vec<InputChannel>,
-    /// For whom it writes, in the order of its outputs.
+    /// Output channels, in the order of the task's outputs.
     pub outputs: Vec<OutputChannel>,
 }
 
-/// A channel into a task.
+/// Input channel of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InputChannel {
-    /// Who writes to it.
+    /// Subtask that writes to it.
     #[serde(flatten)]
     pub from: ChannelEnd,
-    /// Buffers and events that have arrived and were not taken.
+    /// Buffers and events that have arrived and the task has not read.
     pub queued: u64,
-    /// Buffers that may still be sent; none where no leave is needed, as within a process.
+    /// Buffers that may still be sent; none if the channel needs no credit, as within a process.
     pub credit: Option<u32>,
     /// Records that the task has read from it.
     pub records_in: u64,
-    /// Bytes that it has read, length prefixes included.
+    /// Bytes that the task has read from it, including length prefixes.
     pub bytes_in: u64,
 }
 
-/// A channel out of a task.
+/// Output channel of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutputChannel {
-    /// Who reads it.
+    /// Subtask that reads it.
     #[serde(flatten)]
     pub to: ChannelEnd,
-    /// Buffers that wait for it, the one being filled included.
+    /// Queued buffers, including the one being filled.
     pub buffers: u64,
-    /// Bytes in these.
+    /// Bytes in these buffers.
     pub bytes: u64,
-    /// Records written for it.
+    /// Records written to it.
     pub records_out: u64,
-    /// Bytes written for it, length prefixes included.
+    /// Bytes written to it, including length prefixes.
     pub bytes_out: u64,
 }
 
-/// The subtask at the other end of a channel.
+/// Subtask at the other end of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChannelEnd {
-    /// Position of its vertex, upstream first.
+    /// Index of its vertex, upstream first.
     pub task: u32,
-    /// Index among the subtasks of the vertex.
+    /// Index within the vertex.
     pub subtask: u32,
-    /// Worker it runs on; 0 is the submitting process.
+    /// Worker that runs it; 0 is the submitting process.
     pub worker: u32,
 }
 
-/// Somebody who waits for them.
+/// Sender of the reply to a caller that waits.
 pub(super) type ChannelsReply = oneshot::Sender<TaskChannels>;
 
 impl JobView {
-    /// Looks at the channels of a subtask, by position of its vertex and index among the subtasks. `None` if there is no such
-    /// one, if it does not run now, or when its worker is lost. A worker that hangs does not answer: do not wait for ever.
+    /// Returns the channels of a subtask, by index of its vertex and index within the vertex. Returns `None` if there
+    /// is no such subtask, if it does not run now, or if its worker is lost. A worker that hangs does not answer, so
+    /// use a timeout.
     pub async fn channels(&self, vertex: u32, subtask: u32) -> Option<TaskChannels> {
         let (told, channels) = oneshot::channel();
         self.events.send(Event::Channels { vertex, subtask, told }).ok()?;
@@ -86,14 +87,14 @@ impl JobView {
 }
 
 impl Driver {
-    /// Asks the worker of a subtask, if it runs; whoever waits is told, or sees that nobody will.
+    /// Asks the worker of a subtask, if it runs. Otherwise drops the reply sender, which ends the caller's wait.
     pub(super) fn look_at_channels(&mut self, subtask: (u32, u32), told: ChannelsReply) {
         let Some((worker, task)) = self.place_of(subtask) else { return };
         let region = self.regions.of_task(task).unwrap_or_default();
         let (job, attempt) = (Arc::clone(&self.job), self.attempt_of(region).number);
         self.call(worker, async move |link| {
             if let Some(channels) = link.channels(task).await? {
-                // Whoever asked may have gone.
+                // The caller may have stopped waiting.
                 let _ = told.send(TaskChannels::of(channels, attempt, &job.plan));
             }
             Ok(Event::Done)
@@ -129,7 +130,7 @@ impl From<&PlacedTask> for ChannelEnd {
     }
 }
 
-/// Who writes each of these partitions.
+/// Returns the writer of each of these partitions.
 fn writers(plan: &Plan, partitions: &HashSet<u64>) -> HashMap<u64, ChannelEnd> {
     let outputs =
         plan.tasks.iter().flat_map(|task| task.spec.outputs.iter().map(move |output| (output.partition, task)));
@@ -139,7 +140,7 @@ fn writers(plan: &Plan, partitions: &HashSet<u64>) -> HashMap<u64, ChannelEnd> {
         .collect()
 }
 
-/// Who reads each subpartition of these partitions.
+/// Returns the reader of each subpartition of these partitions.
 fn readers(plan: &Plan, partitions: &HashSet<u64>) -> HashMap<(u64, u32), ChannelEnd> {
     let inputs = plan.tasks.iter().flat_map(|task| task.spec.inputs.iter().map(move |input| (input, task)));
     let channels = inputs.flat_map(|(input, task)| input.channels.iter().map(move |channel| (channel, task)));

@@ -1,4 +1,4 @@
-//! Carries out what the [`CheckpointMachine`] decides: calls workers, writes manifests, deletes what is no longer asked for.
+//! Carries out the commands of the [`CheckpointMachine`]: calls workers, writes manifests, deletes unused checkpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::{
     settings::JobSettings,
 };
 
-/// The checkpoints of a job: where they are, and those of the attempt that runs.
+/// Checkpoints of a job: their storage and the state of the current attempt.
 pub(super) struct Checkpoints {
     store: CheckpointStore,
     limits: CheckpointLimits,
@@ -32,21 +32,21 @@ pub(super) struct Checkpoints {
 
 struct Attempt {
     machine: CheckpointMachine,
-    /// Its tasks have all come to run, and none of their regions has failed since.
+    /// Whether all tasks have run, and no region has failed since.
     has_run: bool,
-    /// What counts last.
+    /// Last published checkpoint.
     last: Option<Manifest>,
     claim: Arc<Mutex<FencingToken>>,
-    /// Of all its checkpoints.
+    /// Origin of all checkpoints of the attempt.
     origin: Option<String>,
-    /// When the pending one was triggered, in milliseconds since the epoch.
+    /// Trigger time of the pending checkpoint, in milliseconds since the epoch.
     triggered_ms: i64,
-    /// What is told of it so far.
+    /// Statistics of the pending checkpoint so far.
     parts: CheckpointParts,
 }
 
 impl Checkpoints {
-    /// The place that the settings name; none if no checkpoints are asked for.
+    /// Opens the storage that the settings name. Returns `None` if checkpoints are disabled.
     pub(super) fn open(job: &Job) -> Result<Option<Self>, ClusterError> {
         let settings = &job.settings;
         let (Some(interval), Some(url)) = (settings.checkpoint_interval, &settings.checkpoint_storage) else {
@@ -63,13 +63,13 @@ impl Checkpoints {
         Ok(Some(Self { store, limits, attempt: None, is_fenced: false }))
     }
 
-    /// Whether its manifests are signed.
+    /// Whether the manifests are signed.
     pub(super) fn signs(&self) -> bool {
         self.store.signs()
     }
 
-    /// Begins an attempt: nobody before it publishes anything any more. Tells its number, the checkpoint that it goes on
-    /// from, and what each task goes on from.
+    /// Begins an attempt and fences off earlier ones, which cannot publish any more. Returns the number of the attempt,
+    /// the checkpoint that it resumes from, and the state that each task restores.
     pub(super) async fn begin(&mut self, job: &Job) -> Result<(u64, Option<u64>, RestoredTasks), ClusterError> {
         let (mut claim, resumed) = self.store.claim().await?;
         let resumed = match &job.settings.restore_from {
@@ -108,8 +108,8 @@ impl Checkpoints {
         Ok((generation, checkpoint, restored))
     }
 
-    /// What a job goes on from that is to begin from a checkpoint kept elsewhere: its own last one, if it has begun from
-    /// that, or a copy of it.
+    /// Returns the checkpoint from which a job resumes that begins with a checkpoint stored elsewhere. That is its own
+    /// last checkpoint, if the job began from the given one, or a copy of the given one.
     async fn begin_from(
         &self,
         restore_from: &str,
@@ -118,7 +118,7 @@ impl Checkpoints {
         resumed: Option<Manifest>,
     ) -> Result<Manifest, ClusterError> {
         match (found_at(restore_from, job.settings.restore_checkpoint.map(u64::from)).await, resumed) {
-            // It may be gone by now.
+            // The given checkpoint may have been deleted meanwhile.
             (Err(_), Some(resumed)) if resumed.origin.is_some() => Ok(resumed),
             (Err(error), _) => Err(error.into()),
             (Ok((_, given)), Some(resumed)) if resumed.origin == Some(given.identity()) => Ok(resumed),
@@ -127,24 +127,24 @@ impl Checkpoints {
                 Err(ClusterError::OtherOrigin { storage, restore_from })
             }
             (Ok((from, given)), None) => {
-                // What does not fit is not copied.
+                // A checkpoint that does not fit the plan is not copied.
                 restored(&given, job, from.url())?;
                 Ok(claim.adopt(&from, &given).await.map_err(PublishError::into_error)?)
             }
         }
     }
 
-    /// Whether another run of the job has begun: this one must not take over again.
+    /// Whether another run of the job has begun. Then this run must not claim the storage again.
     pub(super) fn is_fenced(&self) -> bool {
         self.is_fenced
     }
 
-    /// Number of the checkpoint that counts last.
+    /// Returns the number of the last published checkpoint.
     pub(super) fn last_number(&self) -> Option<u64> {
         Some(self.attempt.as_ref()?.last.as_ref()?.checkpoint)
     }
 
-    /// The checkpoint that counts last, and what each task goes on from with it.
+    /// Returns the number of the last published checkpoint and the state that each task restores from it.
     pub(super) fn last(&self, job: &Job) -> (Option<u64>, Result<RestoredTasks, ClusterError>) {
         match self.attempt.as_ref().and_then(|attempt| attempt.last.as_ref()) {
             None => (None, Ok(BTreeMap::new())),
@@ -152,7 +152,7 @@ impl Checkpoints {
         }
     }
 
-    /// Whether a checkpoint may come to count any moment.
+    /// Whether a checkpoint is being published and may count at any moment.
     pub(super) fn is_publishing(&self) -> bool {
         self.attempt.as_ref().is_some_and(|attempt| attempt.machine.is_publishing())
     }
@@ -163,13 +163,13 @@ impl Checkpoints {
 }
 
 impl Driver {
-    /// Tells the machine how the attempt does, and does what it says.
+    /// Passes the state of the attempt to the machine, and carries out its commands.
     pub(super) fn follow_checkpoints(&mut self) {
         if self.checkpoints.is_none() {
             return;
         }
         let (state, runs) = (self.machine.state(), self.machine.all_run());
-        // One that was told to stop before has come to run all the same, and ends with a checkpoint.
+        // An attempt that was stopped early may still have come to run, and ends with a checkpoint.
         let begins_to_run = |attempt: &mut Attempt| !std::mem::replace(&mut attempt.has_run, true);
         let begins = runs && self.attempt().is_some_and(begins_to_run);
         let is_broken = self.machine.is_broken() && self.regions.count() > 1;
@@ -219,13 +219,13 @@ impl Driver {
         }
     }
 
-    /// Shows which tasks a checkpoint waits for, from its trigger on.
+    /// Shows the tasks that have not answered a checkpoint, from its trigger on.
     fn show_unanswered(&mut self, checkpoint: u64) {
         let tasks = self.attempt().map(|attempt| attempt.machine.unanswered()).unwrap_or_default();
         self.board.checkpoint_waits_for(checkpoint, tasks);
     }
 
-    /// Position of the vertex of a task.
+    /// Returns the index of a task's vertex.
     fn vertex_of(&self, task: u32) -> u32 {
         self.job.plan.tasks.get(task as usize).map_or(0, |task| task.spec.vertex)
     }
@@ -301,14 +301,15 @@ impl Driver {
             Err(PublishError::NotPublished(error)) => {
                 self.feed_checkpoints(Input::NotPublished { checkpoint, reason: error.to_string() });
             }
-            // Only the log can say, and only the next attempt reads it.
+            // Only the log tells whether the checkpoint counts, and only the next attempt reads it.
             Err(PublishError::Unknown(error)) => {
                 self.feed(machine::Input::CheckpointsFailed { failure: Failure::Store { error } });
             }
         }
     }
 
-    /// With `is_saved` it is to be a savepoint, from which any dataflow may go on: nothing is to be on its way in it.
+    /// Triggers a checkpoint. With `is_saved` it becomes a savepoint, from which any dataflow can resume, so it must
+    /// not contain in-flight data.
     fn trigger(&mut self, checkpoint: u64, is_saved: bool) {
         let settings = &self.job.settings;
         let overtakes = match settings.checkpoint_aligned_timeout {
@@ -328,7 +329,8 @@ impl Driver {
     }
 
     fn tell_all(&mut self, order: Order) {
-        // Who begins later goes on from what counts then, and is not to hear of what was before.
+        // A region that begins later resumes from the checkpoint that is last then, so it must not receive earlier
+        // orders.
         let (generation, latest) = (self.generation, self.attempts_begun);
         let workers: Vec<u32> = self.seats.keys().copied().collect();
         for worker in workers {
@@ -350,7 +352,7 @@ impl Driver {
         });
     }
 
-    /// Before the job ends: what goes on beside it ends with it.
+    /// Deletes old checkpoints before the job ends, because background deletions end with it.
     pub(super) async fn last_sweep(&mut self) {
         let retained = self.job.settings.retained_checkpoints as usize;
         let Some(attempt) = self.attempt() else { return };
@@ -375,14 +377,14 @@ impl Driver {
     }
 }
 
-/// What each task goes on from.
+/// Returns the state that each task restores.
 fn restored(manifest: &Manifest, job: &Job, storage: &str) -> Result<RestoredTasks, ClusterError> {
     let assigned = assign(manifest, &job.plan, job.settings.allow_non_restored_state);
     let (checkpoint, storage) = (manifest.checkpoint, storage.to_owned());
     assigned.map_err(|why| ClusterError::Restore { checkpoint, storage, why })
 }
 
-/// What of a checkpoint is of each task, in the order of the plan.
+/// Returns the bytes of a checkpoint by task, in the order of the plan.
 fn bytes_by_task(job: &Job, manifest: &Manifest) -> Vec<u64> {
     let bytes = |entry: &TaskEntry| entry.parts.iter().map(|part| part.bytes).sum();
     let entries = manifest.tasks.iter().map(|entry| ((entry.uids.clone(), entry.subtask), bytes(entry)));
@@ -391,7 +393,7 @@ fn bytes_by_task(job: &Job, manifest: &Manifest) -> Vec<u64> {
     tasks.map(|task| by_task.get(&(uids(&task.spec), task.spec.subtask)).copied().unwrap_or(0)).collect()
 }
 
-/// What a checkpoint of this job is made of.
+/// Returns the manifest of a checkpoint of this job.
 fn manifest(job: &Job, generation: u64, checkpoint: u64, kept: &BTreeMap<u32, TaskSnapshotRef>) -> Manifest {
     let of = |(task, kept): (&u32, &TaskSnapshotRef)| {
         let spec = &job.plan.tasks.get(*task as usize)?.spec;
@@ -423,13 +425,13 @@ fn max_parallelism(plan: &Plan) -> u32 {
     plan.tasks.first().map_or(1, |task| task.spec.max_parallelism)
 }
 
-/// A job that goes on has as many key groups as before, unless the user says how many: keys lie in them for good. What is
-/// wrong with the storage is told when the job begins.
+/// Sets the number of key groups of a resumed job to the number in its checkpoint, unless the user has set one: each
+/// key belongs to its group for good. Errors of the storage are reported when the job begins.
 pub(super) fn keep_key_groups(settings: &mut JobSettings) {
     if settings.checkpoint_interval.is_none() || settings.max_parallelism.is_some() {
         return;
     }
-    // Its own, if it has any.
+    // The job's own storage comes first.
     let places =
         [(&settings.checkpoint_storage, None), (&settings.restore_from, settings.restore_checkpoint.map(u64::from))];
     for (url, checkpoint) in places {

@@ -1,8 +1,7 @@
-//! Carries out what the [`RegionsMachine`] decides and tells it what happened.
+//! Carries out the commands of the [`RegionsMachine`] and reports events to it.
 //!
-//! Runs on the coordinator's thread, in one loop; every call to a worker is a
-//! tokio task that sends its answer back as an [`Event`]. At most one call of a
-//! kind is under way to a worker, so the queue of events stays short.
+//! The driver runs one loop on the coordinator's thread. Every call to a worker is a tokio task that sends its answer
+//! back as an [`Event`]. At most one call of a kind is under way per worker, so the queue of events stays short.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,42 +38,42 @@ use crate::{
     stall::StallMachine,
 };
 
-/// Everything that is fixed when a job is submitted.
+/// Data of a job that is fixed when it is submitted.
 pub(super) struct Job {
     pub(super) plan: Plan,
     pub(super) settings: JobSettings,
-    /// Segments of the network memory of each worker, as the plan needs them.
+    /// Segments of network memory by worker, as the plan needs them.
     pub(super) segments: BTreeMap<u32, usize>,
     pub(super) launcher: Launcher,
     pub(super) credentials: Credentials,
     pub(super) factory: Arc<dyn ChainFactory>,
-    /// What is said in this process.
+    /// Log of this process.
     pub(super) log: Arc<Log>,
 }
 
-/// What reaches the driver from outside its loop.
+/// Event that reaches the driver from outside its loop.
 pub(super) enum Event {
-    /// The user cancels.
+    /// The user cancels the job.
     Cancel,
-    /// The user wants the job to end well, and perhaps a copy of its last checkpoint.
+    /// The user stops the job, and may request a copy of its last checkpoint.
     Stop { drain: bool, savepoint: Option<String> },
-    /// There is more to read for a source.
+    /// A source has more splits to read.
     Splits { found: FoundSplits },
-    /// Somebody looks at the channels of a subtask.
+    /// A user views the channels of a subtask.
     Channels { vertex: u32, subtask: u32, told: ChannelsReply },
-    /// Somebody wants to see where a subtask spends its time.
+    /// A user views the flame graph of a subtask.
     Flame { vertex: u32, subtask: u32, order: FlameOrder, told: ToldOfFlame },
-    /// The user wants a checkpoint.
+    /// The user requests a checkpoint.
     Checkpoint,
-    /// The user wants a copy of a checkpoint.
+    /// The user requests a copy of a checkpoint.
     Savepoint { request: SavepointRequest },
-    /// A worker has proved itself and said who it is.
+    /// A worker has authenticated and introduced itself.
     Introduced { introduction: Introduction, client: WorkerClient },
     /// Answer to a deploy call.
     Deployed { region: u32, worker: u32, address: SocketAddr },
     /// Answer to a start call.
     Started { region: u32, worker: u32 },
-    /// A worker could not do what it was asked, for a region or for all.
+    /// A worker failed to do a request, for one region or for all.
     Faulty { region: Option<u32>, worker: u32, fault: WorkerFault },
     /// Answer to a poll.
     News { worker: u32, news: StatusReport },
@@ -82,44 +81,44 @@ pub(super) enum Event {
     Inspected { worker: u32, round: u32, inspection: Inspection },
     /// Answer to a stop call.
     Stopped { region: u32, worker: u32, news: StatusReport },
-    /// Answer to a call that has nothing to say.
+    /// Answer to a call without a result.
     Done,
-    /// What became of a checkpoint that was to be published.
+    /// Result of publishing a checkpoint.
     Published { checkpoint: u64, result: Result<Manifest, PublishError> },
-    /// An answer to what this attempt of the job asked.
+    /// Answer to a call of this attempt of the job.
     Of { generation: u64, event: Box<Self> },
-    /// The same of an attempt of a region.
+    /// Answer to a call of an attempt of a region.
     OfAttempt { attempt: Attempt, event: Box<Self> },
-    /// A call failed: the connection is gone.
+    /// A call failed because the connection has ended.
     Disconnected { worker: u32, reason: String },
 }
 
-/// The loop and what it holds. Dropping it kills and reaps every process.
+/// Driver loop and its state. Dropping it kills and reaps every process.
 pub(super) struct Driver {
     pub(super) job: Arc<Job>,
     pub(super) board: Arc<StatusStore>,
-    /// Of this attempt.
+    /// Machine of the current attempt.
     pub(super) machine: RegionsMachine,
     pub(super) regions: Regions,
-    /// Of each region, the attempt that runs and where its data planes listen.
+    /// Current attempt of each region, with the addresses of its data planes.
     pub(super) attempts: Vec<RegionAttempt>,
-    /// Attempts of regions so far.
+    /// Number of region attempts so far.
     pub(super) attempts_begun: u64,
     pub(super) flow: FlowLoop,
     pub(super) alignment: AlignmentMachine,
     pub(super) orders: u64,
     pub(super) stall: StallMachine,
     pub(super) supervisor: Supervisor,
-    /// The attempt of the job that runs; they are numbered upwards.
+    /// Number of the current attempt of the job. It increases with each attempt.
     pub(super) generation: u64,
-    /// What its tasks go on from. None without checkpoints.
+    /// State that each task restores. None without checkpoints.
     pub(super) restored: Option<BTreeMap<u32, TaskRestore>>,
     pub(super) checkpoints: Option<Checkpoints>,
-    /// Those that were asked for and not answered.
+    /// Savepoint requests without an answer.
     pub(super) savepoints: Vec<SavepointRequest>,
-    /// Where the last checkpoint is to be copied to.
+    /// URL to which the last checkpoint is copied.
     pub(super) last_savepoint: Option<String>,
-    /// Of each region, whether an attempt came to run.
+    /// Whether an attempt of each region has run.
     pub(super) past: Vec<LaunchHistory>,
     pub(super) began: Instant,
     pub(super) coordinator: SocketAddr,
@@ -127,32 +126,32 @@ pub(super) struct Driver {
     pub(super) seats: BTreeMap<u32, WorkerRecord>,
     pub(super) events: UnboundedReceiver<Event>,
     pub(super) sender: UnboundedSender<Event>,
-    /// The control port, open while workers are still to come.
+    /// Task that serves the control port. It runs while more workers may join.
     admission: Option<AbortHandle>,
 }
 
-/// The attempt of a region that runs.
+/// Current attempt of a region.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RegionAttempt {
     pub(super) number: u64,
-    /// By worker.
+    /// Data plane addresses by worker.
     pub(super) addresses: BTreeMap<u32, SocketAddr>,
 }
 
-/// One worker and what is known of it.
+/// Record of one worker.
 pub(super) struct WorkerRecord {
     pub(super) identity: WorkerIdentity,
-    /// What was launched of it, while it is there.
+    /// Launched process, while it exists.
     pub(super) process: Option<LaunchedWorker>,
     pub(super) link: Option<WorkerLink>,
     polling: Option<AbortHandle>,
-    /// Its end is expected: it was told to stop, or killed.
+    /// Whether its end is expected: it was asked to stop, or killed.
     pub(super) leaving: bool,
-    /// When its connection was seen to end, and how. Its exit may tell more.
+    /// Time and reason of the end of its connection. The exit of the process may give a better reason.
     pub(super) disconnected: Option<(Instant, String)>,
 }
 
-/// The channel into a driver.
+/// Channel for events to a driver.
 pub(super) struct Events {
     pub(super) sender: UnboundedSender<Event>,
     pub(super) receiver: UnboundedReceiver<Event>,
@@ -180,7 +179,7 @@ impl Driver {
             participants(&job).into_iter().map(|worker| (worker, WorkerRecord::new(worker))).collect();
         let checkpoints = Checkpoints::open(&job)?;
         let supervisor = Supervisor::new(&job.settings.restart, checkpoints.is_some(), u64::from(coordinator.port()));
-        // If nothing begins anew, or all workers go before it does, there are no parts that begin anew.
+        // If the job does not restart, or replaces all workers when it does, regions do not restart on their own.
         let begins_anew = supervisor.would_restart(Duration::ZERO) && !job.launcher.renews();
         let regions = if begins_anew { Regions::of(&job.plan, &job.settings) } else { Regions::one(&job.plan) };
         let count = regions.count() as usize;
@@ -213,7 +212,7 @@ impl Driver {
         })
     }
 
-    /// Runs one attempt to its end. Afterwards no task runs any more.
+    /// Runs one attempt to its end. No task runs afterwards.
     pub(super) async fn run_attempt(&mut self) -> Outcome {
         self.feed(Input::Begin);
         loop {
@@ -229,7 +228,8 @@ impl Driver {
                     None => self.feed(Input::Cancel),
                 },
                 () = tokio::time::sleep_until(wake_at.into()) => {
-                    // A worker that has ended is not silent: this process may have been frozen.
+                    // A worker whose process has ended is not silent. This process may have been frozen, so exits come
+                    // before timeouts.
                     self.look_after_processes();
                     self.feed(Input::Tick);
                 }
@@ -244,13 +244,13 @@ impl Driver {
         }
     }
 
-    /// Tells the machine what happened to a task, or to all regions.
+    /// Passes an event of a task, or of all regions, to the machine.
     pub(super) fn feed(&mut self, input: Input) {
         self.machine.handle(input, self.began.elapsed());
         self.show_state();
     }
 
-    /// The same of what happened to the attempt of a region.
+    /// Passes an event of a region's attempt to the machine.
     pub(super) fn feed_in(&mut self, region: u32, input: Input) {
         self.machine.handle_in(region, input, self.began.elapsed());
         self.show_state();
@@ -267,7 +267,7 @@ impl Driver {
         let state = self.machine.state();
         self.past = self.machine.past();
         if state != JobState::Ended {
-            // Whether the job has, or another attempt follows, is not the machine's to say.
+            // The machine does not know whether the job has ended or another attempt follows.
             self.board.set_state(state);
         }
     }
@@ -275,7 +275,7 @@ impl Driver {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Of { generation, event } if generation == self.generation => self.handle(*event),
-            // Whether it is there is the same in all attempts.
+            // A lost connection matters in all attempts.
             Event::Of { event, .. } | Event::OfAttempt { event, .. }
                 if matches!(*event, Event::Disconnected { .. }) =>
             {
@@ -321,7 +321,7 @@ impl Driver {
         }
     }
 
-    /// The commands of the machine, until it has none or ends the attempt.
+    /// Carries out the commands of the machine until it has none or ends the attempt.
     fn carry_out(&mut self) -> Option<Outcome> {
         while let Some(command) = self.machine.poll_command() {
             tracing::debug!(job = self.job.settings.job_name, ?command);
@@ -347,7 +347,7 @@ impl Driver {
         self.register(worker, WorkerLink::Remote(client));
         let may_be_replaced = self.supervisor.would_restart(self.began.elapsed());
         if !may_be_replaced && self.seats.values().all(|seat| seat.link.is_some() || seat.identity.worker == 0) {
-            // Nobody else is to come: the control port closes.
+            // No more workers will join, so the control port closes.
             self.admission.take().iter().for_each(AbortHandle::abort);
         }
     }
@@ -362,7 +362,7 @@ impl Driver {
         self.feed(Input::Registered { worker });
     }
 
-    /// An order goes to everybody who runs sources.
+    /// Sends an order to every worker with sources.
     fn send_order(&mut self) {
         let Some(order) = self.flow.poll_order() else { return };
         tracing::debug!(job = self.job.settings.job_name, ?order);
@@ -374,8 +374,8 @@ impl Driver {
         }
     }
 
-    /// The worker of a subtask, by position of its vertex and index among the subtasks, and the number of its task there. None
-    /// if there is no such subtask, or its worker has no seat.
+    /// Returns the worker and the task number of a subtask, by index of its vertex and index within the vertex. Returns
+    /// `None` if there is no such subtask, or its worker has no record.
     pub(super) fn place_of(&self, (vertex, subtask): (u32, u32)) -> Option<(u32, u32)> {
         let mut tasks = self.job.plan.tasks.iter();
         let found = tasks.find(|task| (task.spec.vertex, task.spec.subtask) == (vertex, subtask))?;
@@ -384,7 +384,7 @@ impl Driver {
 
     fn news(&mut self, worker: u32, mut news: StatusReport) {
         self.board.log().take(worker, std::mem::take(&mut news.said));
-        // Of attempts before nothing is to be learned but that the worker lives.
+        // Reports of earlier attempts prove only that the worker lives.
         let running: Vec<u32> =
             news.attempts.iter().filter(|attempt| self.runs(**attempt)).map(|attempt| attempt.region).collect();
         news.retain(|task| self.regions.of_task(task).is_some_and(|region| running.contains(&region)));
@@ -410,7 +410,8 @@ impl Driver {
         }
     }
 
-    /// A worker has given back all that a region had. It stays, for others and for what comes.
+    /// Handles the answer of a worker that has freed everything of a region. The worker stays for other regions and
+    /// later attempts.
     fn stopped(&mut self, region: u32, worker: u32, news: StatusReport) {
         self.news(worker, news);
         self.feed_in(region, Input::WorkerGone { worker });
@@ -487,13 +488,13 @@ impl WorkerRecord {
         }
     }
 
-    /// Whether its connection has ended, and it is not known yet whether its process has: others may be at work in it.
+    /// Whether its connection has ended while its process may still run, with tasks of other regions.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.disconnected.is_some() && self.process.is_some() && !self.leaving
     }
 
-    /// Its end is expected from now on. Without the link its connection closes,
-    /// which is how a worker learns that it may go.
+    /// Expects the end of the worker from now on. Dropping the link closes the connection, which tells the worker to
+    /// exit.
     pub(super) fn leave(&mut self) {
         self.leaving = true;
         self.polling.take().iter().for_each(AbortHandle::abort);
@@ -503,7 +504,7 @@ impl WorkerRecord {
     }
 }
 
-/// The machine of an attempt of the job.
+/// Creates the machine of an attempt of the job.
 pub(super) fn regions_machine(
     job: &Job,
     seats: &BTreeMap<u32, WorkerRecord>,
@@ -533,21 +534,21 @@ pub(super) fn stall_machine(job: &Job) -> StallMachine {
     StallMachine::new(job.settings.stall_patience, report_interval(job), &job.plan)
 }
 
-/// Who takes part: all worker processes asked for, and this one if it has tasks.
+/// Returns the workers of the job: all requested processes, and this process if it has tasks.
 fn participants(job: &Job) -> Vec<u32> {
     let driver_has_tasks = job.plan.tasks_on(0).next().is_some();
     let first = if driver_has_tasks { 0 } else { 1 };
     (first..=job.settings.workers).collect()
 }
 
-/// How often workers report, at the latest.
+/// Returns the longest time between two reports of a worker.
 fn report_interval(job: &Job) -> Duration {
     let (settings, aligned) = (&job.settings, AlignmentMachine::shortest_interval(&job.plan));
     let interval = settings.heartbeat_interval.min(settings.status_interval);
     aligned.map_or(interval, |aligned| interval.min(aligned))
 }
 
-/// Asks a worker for news, one call after the other, until it cannot be reached.
+/// Polls a worker for reports, one call after the other, until it cannot be reached.
 async fn poll_news(
     worker: u32,
     link: WorkerLink,
@@ -570,9 +571,9 @@ pub(super) fn disconnection(worker: u32, error: &RpcError) -> Event {
     Event::Disconnected { worker, reason: error.to_string() }
 }
 
-/// How often running processes are looked after.
+/// Interval at which running processes are checked.
 const PROCESS_LOOK: Duration = Duration::from_millis(50);
-/// The same while one is expected to end: a job should not wait for a poll.
+/// Interval while a process is expected to end, so that a job does not wait for a check.
 const ENDING_LOOK: Duration = Duration::from_millis(5);
-/// Without processes only the machine's own times matter.
+/// Interval without processes: only the machine's own timeouts matter.
 const IDLE_LOOK: Duration = Duration::from_secs(1);

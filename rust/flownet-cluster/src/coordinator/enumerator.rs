@@ -1,4 +1,4 @@
-//! Lists what the sources of a job read, once, and deals it out to their subtasks.
+//! Lists the inputs of a job's sources once, and distributes the splits to their subtasks.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -12,8 +12,8 @@ use flownet_runtime::{
 
 use crate::plan::Plan;
 
-/// Gives every operator that reads text the splits of its subtask. Workers on this machine read the very files that are
-/// listed here; others may have copies.
+/// Gives every operator that reads text the splits of its subtask. Workers on this machine read the same files that are
+/// listed here. Other workers may have copies.
 pub(super) fn enumerate(plan: &mut Plan, is_one_machine: bool) -> Result<(), SourceError> {
     let list = |paths: &[FilePath]| {
         let paths: Vec<PathBuf> = paths.iter().map(FilePath::to_path).collect();

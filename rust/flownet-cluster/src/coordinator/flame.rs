@@ -1,4 +1,5 @@
-//! The flame graph of one task, for people who look at it: its worker takes the samples then, and keeps nothing.
+//! Fetches the flame graph of one task from its worker when a user views it. The worker samples on request and stores
+//! nothing.
 
 use flownet_runtime::{
     flame::{self, FlameOrder, TaskActivity},
@@ -12,62 +13,63 @@ use super::{
     view::JobView,
 };
 
-/// Where samples found a task.
+/// Flame graph of a task, built from samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskFlame {
-    /// Samples that were asked for.
+    /// Number of requested samples.
     pub asked: u32,
-    /// Those that say something: the rest fell due while the interpreter was waited for, or after the end of the task.
+    /// Number of usable samples. The others fell due while the sampler waited for the interpreter, or after the end of
+    /// the task.
     pub taken: u32,
-    /// From one to the next, in seconds.
+    /// Time between two samples, in seconds.
     pub every_seconds: f64,
-    /// From the first moment to the last.
+    /// Time from the first sample to the last, in seconds.
     pub seconds: f64,
-    /// The task has ended meanwhile.
+    /// Whether the task ended meanwhile.
     pub has_ended: bool,
-    /// Share of the samples that found it waiting for outputs; none without samples.
+    /// Share of samples in which the task waited for outputs; none without samples.
     pub back_pressured: Option<f64>,
-    /// Share of the same time in which it waited for outputs, as its ledger says; none without time.
+    /// Share of the same time in which the task waited for outputs, by its time accounting; none without time.
     pub ledger_back_pressured: Option<f64>,
-    /// Frames, each behind the one that it is on.
+    /// Frames; each follows the frame below it.
     pub frames: Vec<FlameFrame>,
 }
 
-/// A function or a state in which samples found it, on what led there.
+/// Function or state in which samples found the task, on a path of frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlameFrame {
-    /// Position of the frame that it is on.
+    /// Index of the frame below.
     pub below: Option<u32>,
-    /// Samples in it, and in what is on it.
+    /// Samples in this frame and in frames above it.
     pub samples: u32,
-    /// Name of the function; none where it is a state.
+    /// Name of the function; none for a state.
     pub function: Option<String>,
     /// File of the function.
     pub file: Option<String>,
-    /// Line in which the function was found most often.
+    /// Line of the function with the most samples.
     pub line: Option<u32>,
-    /// Name of the state; none where it is a function.
+    /// Name of the state; none for a function.
     pub state: Option<&'static str>,
 }
 
-/// Why there is none.
+/// Reason why there is no flame graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoFlame {
     /// The task does not run, or its worker was lost.
     NotRunning,
-    /// Its worker could not begin.
+    /// The worker could not start sampling.
     Failed(String),
 }
 
-/// Somebody who waits for it.
+/// Sender of the reply to a caller that waits.
 pub(super) type ToldOfFlame = oneshot::Sender<Result<TaskFlame, NoFlame>>;
 
 impl JobView {
-    /// Takes samples of a subtask, by position of its vertex and index among the subtasks. That takes the time of the order; a
-    /// worker that hangs does not answer: do not wait for ever. Who stops waiting ends it.
+    /// Samples a subtask, given by index of its vertex and index within the vertex. This takes as long as the order
+    /// says. A worker that hangs does not answer, so use a timeout. Dropping the future ends the sampling.
     ///
     /// # Errors
-    /// There is no such subtask that runs, or there is no thread to sample it.
+    /// Fails if no such subtask runs, or if there is no thread to sample.
     pub async fn flame(&self, (vertex, subtask): (u32, u32), order: FlameOrder) -> Result<TaskFlame, NoFlame> {
         let (told, flame) = oneshot::channel();
         let event = Event::Flame { vertex, subtask, order, told };
@@ -77,7 +79,7 @@ impl JobView {
 }
 
 impl Driver {
-    /// Asks the worker of a subtask, if it runs; whoever waits is told, or sees that nobody will.
+    /// Asks the worker of a subtask, if it runs. Otherwise drops the reply sender, which ends the caller's wait.
     pub(super) fn sample_task(&mut self, subtask: (u32, u32), order: FlameOrder, mut told: ToldOfFlame) {
         let Some((worker, task)) = self.place_of(subtask) else { return };
         self.call(worker, async move |link| {
@@ -88,7 +90,7 @@ impl Driver {
                         Ok(None) => Err(NoFlame::NotRunning),
                         Err(why) => Err(NoFlame::Failed(why)),
                     };
-                    // Whoever asked may have gone.
+                    // The caller may have stopped waiting.
                     let _ = told.send(flame);
                 }
                 () = told.closed() => {}
@@ -133,7 +135,7 @@ impl From<flame::FlameFrame> for FlameFrame {
     }
 }
 
-/// As metrics call it.
+/// Returns the name that metrics use for a state.
 fn state_name(state: TimeState) -> &'static str {
     match state {
         TimeState::Busy => "busy",
@@ -147,7 +149,7 @@ fn state_name(state: TimeState) -> &'static str {
     }
 }
 
-/// Work that was over before its stack could be read.
+/// State of work that ended before its stack could be read.
 const MISSED: &str = "missed";
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
-//! What a source finds to read while the job runs, on its way to its subtasks.
+//! Distributes splits that a source discovers while the job runs to its subtasks.
 //!
-//! Who lists is outside, once for all subtasks, and tells each attempt of all that there is. Every subtask is told of
-//! everything, and takes what is its own and what it does not know: so what is told twice does no harm, and what comes while no
-//! attempt runs need not be kept.
+//! A lister outside the job serves all subtasks and sends each attempt the complete list. Every subtask receives all
+//! splits and takes those that are its own and new. So repeated splits do no harm, and splits that arrive while no
+//! attempt runs need not be stored.
 
 use std::collections::BTreeSet;
 
 use super::driver::{Driver, Event};
 use crate::machine::JobState;
 
-/// More to read for a source.
+/// New splits of a source.
 #[derive(Debug)]
 pub(super) struct FoundSplits {
     pub(super) operator: u32,
-    /// The attempt that is told, by how many were before it.
+    /// Attempt that the splits are for, as the number of restarts before it.
     pub(super) restarted: u64,
-    /// As the operator writes them.
+    /// Splits as the operator encodes them.
     pub(super) splits: Vec<u8>,
 }
 
 impl Driver {
-    /// Tells all subtasks of the source, if they still are those of that attempt.
+    /// Sends the splits to all subtasks of the source, if the attempt still runs.
     pub(super) fn deal(&mut self, found: FoundSplits) {
         let FoundSplits { operator, restarted, splits } = found;
         if self.machine.state() != JobState::Running || self.board.status().history.restarted != restarted {

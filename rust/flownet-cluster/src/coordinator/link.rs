@@ -1,4 +1,4 @@
-//! One way to call a worker, whether it is a process or part of this one.
+//! Calls a worker in the same way, whether it is a process or part of this one.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,17 +14,16 @@ use crate::{
     rpc::{Attempt, Deployment, Inspection, Order, StatusReport, WorkerClient, WorkerFault, within},
 };
 
-/// A worker that can be called. Clones call the same worker.
+/// Connection to a worker. Clones call the same worker.
 #[derive(Clone)]
 pub(super) enum WorkerLink {
-    /// The agent of this process, without a socket between.
+    /// Agent of this process, called without a socket.
     Local(Arc<Agent>),
-    /// A worker process.
+    /// Worker process.
     Remote(WorkerClient),
 }
 
-/// Nothing here gives up by itself: how long a worker may take is decided by
-/// the machine, which sees all of them.
+/// Calls have no timeout of their own: the machine, which sees all workers, decides how long a worker may take.
 impl WorkerLink {
     pub(super) async fn deploy(&self, deployment: Deployment) -> Result<Result<SocketAddr, WorkerFault>, RpcError> {
         match self {

@@ -1,9 +1,9 @@
-//! What was said in a job, by all of its processes: kept for whoever asks, and handed out once to whoever prints it.
+//! Stores the log of a job from all of its processes. Serves it to queries, and hands each entry once to a printer.
 //!
 //! # Invariants
-//! - G1: what is kept is bounded: the last entries, of [`MOST_KEPT_BYTES`] together.
-//! - G2: while there is a [`LogPrinter`], workers tell no more than it has room for, so functions that print faster than it
-//!   does wait for it, and nothing that they printed is lost. Without one nobody waits.
+//! - G1: the stored log is bounded: it has the last entries, up to [`MOST_KEPT_BYTES`] in total.
+//! - G2: while there is a [`LogPrinter`], workers send no more than it has room for. So functions that print faster
+//!   than it does wait for it, and none of their output is lost. Without a printer no function waits.
 
 use std::{
     collections::VecDeque,
@@ -16,52 +16,52 @@ use serde::Serialize;
 
 use super::view::JobView;
 
-/// Something that was said in a job.
+/// Log record of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobLogEntry {
-    /// Counted in the job, from 1.
+    /// Number of the record in the job, from 1.
     pub number: u64,
-    /// When, in milliseconds since the epoch.
+    /// Time in milliseconds since the epoch.
     pub at_ms: i64,
-    /// In which process; 0 is the submitting one.
+    /// Process that wrote it; 0 is the submitting process.
     pub worker: u32,
-    /// Position of the vertex whose subtask said it; none where it was no task's thread.
+    /// Index of the vertex of the subtask that wrote it; none if the thread belongs to no task.
     pub task: Option<u32>,
-    /// Index among the subtasks of the vertex.
+    /// Index of the subtask within the vertex.
     pub subtask: Option<u32>,
     /// `output`, `stdout`, `stderr`, `python` or `rust`.
     pub kind: &'static str,
-    /// Of records of `logging` and `tracing`.
+    /// Level, for records of `logging` and `tracing`.
     pub level: Option<LogLevel>,
-    /// The logger of these.
+    /// Logger, for the same records.
     pub logger: Option<String>,
-    /// What was said.
+    /// Text of the record.
     pub text: String,
 }
 
-/// Some entries, the oldest first.
+/// Log records, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LogPage {
-    /// Those that were asked for and are kept.
+    /// Stored records that match the query.
     pub entries: Vec<Arc<JobLogEntry>>,
-    /// Ask for what is after this number to go on.
+    /// Number after which the next query continues.
     pub last: u64,
 }
 
-/// What is shown of a job's log.
+/// Query for records of a job's log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogQuery {
-    /// Entries after this number.
+    /// Return records after this number.
     pub after: u64,
-    /// No more than so many; with `is_newest` the newest of them, else the oldest.
+    /// Largest number of records; with `is_newest` the newest of them, else the oldest.
     pub most: usize,
-    /// Whether the newest are wanted.
+    /// Whether to return the newest records.
     pub is_newest: bool,
-    /// Of records that are at least as bad, or of anything.
+    /// Least severe level to return; none returns all records.
     pub level: Option<LogLevel>,
 }
 
-/// The log of a job.
+/// Log of a job.
 #[derive(Debug, Default)]
 pub(super) struct JobLog {
     kept: Mutex<LogTail>,
@@ -70,7 +70,7 @@ pub(super) struct JobLog {
 
 #[derive(Debug, Default)]
 struct LogTail {
-    /// Of the last entry.
+    /// Number of the last record.
     number: u64,
     entries: Entries,
     unprinted: Entries,
@@ -85,7 +85,7 @@ struct Entries {
 }
 
 impl JobLog {
-    /// Takes what a worker has told.
+    /// Adds the records that a worker has sent.
     pub(super) fn take(&self, worker: u32, said: DrainedLog) {
         if said.entries.is_empty() && said.dropped == 0 {
             return;
@@ -103,13 +103,13 @@ impl JobLog {
         self.changed.notify_all();
     }
 
-    /// Nothing more will be said.
+    /// Marks the end of the log.
     pub(super) fn end(&self) {
         self.lock().has_ended = true;
         self.changed.notify_all();
     }
 
-    /// How much workers may tell now.
+    /// Returns the number of bytes that workers may send now.
     pub(super) fn room(&self) -> u64 {
         let kept = self.lock();
         let room = MOST_UNPRINTED_BYTES.saturating_sub(kept.unprinted.bytes);
@@ -139,7 +139,7 @@ impl JobLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogTail> {
-        // Two queues and their sizes, changed together: whole even after a panic.
+        // Two queues and their sizes, changed together: consistent even after a panic.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -148,7 +148,7 @@ impl LogTail {
     fn add(&mut self, worker: u32, entry: LogEntry) {
         let entry = Arc::new(JobLogEntry::new(self.number + 1, worker, entry));
         let is_output = entry.kind == OUTPUT;
-        // This process prints for itself, and every process has events of Rust on its own standard error.
+        // This process prints its own output, and every process writes events of Rust to its own standard error.
         if worker > 0 && entry.kind != RUST {
             let most = if self.has_printer { usize::MAX } else { MOST_UNPRINTED_BYTES };
             self.unprinted.push(Arc::clone(&entry), most);
@@ -192,20 +192,20 @@ impl JobLogEntry {
     }
 }
 
-/// Whoever prints what workers say. While it is there, functions that say more than it prints wait.
+/// Printer of the workers' output. While it exists, functions that print faster wait for it.
 #[derive(Debug)]
 pub struct LogPrinter {
     view: JobView,
 }
 
 impl JobView {
-    /// What was said in the job and is still kept.
+    /// Returns stored log records.
     #[must_use]
     pub fn log(&self, query: LogQuery) -> LogPage {
         self.board.log().page(query)
     }
 
-    /// Prints what the workers say from the job's beginning on, each entry once: the only one of the job.
+    /// Creates the only printer of the job. It receives the workers' output from the job's beginning, each record once.
     #[must_use]
     pub fn log_printer(&self) -> LogPrinter {
         self.board.log().lock().has_printer = true;
@@ -214,7 +214,8 @@ impl JobView {
 }
 
 impl LogPrinter {
-    /// What is to be printed next, after a wait of at most `timeout`; `None` when all is printed of a job that has ended.
+    /// Returns the next records to print, after a wait of at most `timeout`. Returns `None` when the job has ended and
+    /// everything is printed.
     #[must_use]
     pub fn next(&self, timeout: Duration) -> Option<Vec<Arc<JobLogEntry>>> {
         let log = self.view.board.log();
@@ -234,9 +235,9 @@ impl Drop for LogPrinter {
 
 const OUTPUT: &str = "output";
 const RUST: &str = "rust";
-/// Of a job's log.
+/// Largest size of a job's stored log.
 const MOST_KEPT_BYTES: usize = 2 << 20;
-/// What waits to be printed, and as much again of each worker that was asked before there was so much.
+/// Largest size of unprinted records, plus as much again for each worker that was polled before the limit was reached.
 const MOST_UNPRINTED_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! The submitting side of a job: from a dataflow to a handle one can wait on.
+//! Submits jobs: plans a dataflow, starts it and returns a handle to wait on.
 //!
 //! ```text
 //! user's thread            thread "flownet-coordinator"          worker processes
 //! JobHandle  --Event-->    Driver --Input--> RegionsMachine, JobMachine of each
-//!            <--Board--           <-Command-             --rpc-->  Agent
+//!            <--Status-           <-Command-             --rpc-->  Agent
 //! ```
 //!
 //! # Invariants
-//! - I1: when [`JobView::wait`] has answered, and when the handle has been
-//!   dropped, no process, port or thread of the job is left; only user code in
-//!   this process that ignores being cancelled can keep its own thread.
-//! - I2: a job that was submitted gets exactly one result, panics included.
+//! - I1: when [`JobView::wait`] has returned a result, and when the handle has been dropped, no process, port or thread
+//!   of the job is left. The only exception is user code in this process that ignores its cancellation: it can keep its
+//!   own thread.
+//! - I2: a submitted job gets exactly one result, even after a panic.
 
 mod admission;
 mod alignment;
@@ -62,21 +62,20 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Coordinator;
 
-/// A job that was submitted, and all that a [`JobView`] can be asked. Dropping it cancels the job and waits until
-/// nothing of it is left.
+/// Handle to a submitted job, with all queries of a [`JobView`]. Dropping it cancels the job and waits until nothing of
+/// it is left.
 #[derive(Debug)]
 pub struct JobHandle {
     view: JobView,
 }
 
 impl Coordinator {
-    /// Plans `dataflow` and starts it. Workers come from `launcher`; `factory`
-    /// builds the chains of the tasks that run in this process.
+    /// Plans `dataflow` and starts it. Workers come from `launcher`; `factory` builds the chains of the tasks that run
+    /// in this process.
     ///
     /// # Errors
-    /// What is wrong with the dataflow, the settings, the memory they ask for, or
-    /// the files that its sources read; nothing has been started then. What fails later is told by
-    /// [`JobView::wait`].
+    /// Fails if the dataflow, the settings, the memory they request or the files of its sources are invalid. Nothing
+    /// has been started then. [`JobView::wait`] reports later failures.
     pub fn submit(
         dataflow: &Dataflow,
         mut settings: JobSettings,
@@ -113,8 +112,8 @@ impl Coordinator {
 }
 
 impl Coordinator {
-    /// Whether `dataflow` could be submitted with these settings, for callers
-    /// to whom getting the workers is dear. Starts nothing.
+    /// Checks whether `dataflow` could be submitted with these settings, for callers with expensive workers. Starts
+    /// nothing.
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit).
@@ -144,10 +143,10 @@ impl Drop for JobHandle {
     }
 }
 
-/// The checkpoints in a folder, and what is damaged there. Changes nothing.
+/// Lists the checkpoints in a folder, and the damage there. Changes nothing.
 ///
 /// # Errors
-/// There is no such folder, or it cannot be read.
+/// Fails if there is no such folder, or if it cannot be read.
 pub fn checkpoints(storage: &str) -> Result<Listing, StoreError> {
     let store = existing(storage)?;
     let runtime = control_runtime().map_err(|error| StoreError::Url {
@@ -157,19 +156,19 @@ pub fn checkpoints(storage: &str) -> Result<Listing, StoreError> {
     runtime.block_on(store.checkpoints())
 }
 
-/// A checkpoint with all that it keeps.
+/// Checkpoint with all its state.
 #[derive(Debug)]
 pub struct CheckpointContents {
-    /// What it is made of.
+    /// Manifest of the checkpoint.
     pub manifest: Manifest,
-    /// The state of all its tasks.
+    /// State of all its tasks.
     pub parts: Vec<StatePart>,
 }
 
-/// Reads a checkpoint in a folder, or a savepoint: the one of this number, or the last. Changes nothing.
+/// Reads a checkpoint or savepoint in a folder: the one with this number, or the last. Changes nothing.
 ///
 /// # Errors
-/// There is none, or something of it is not what was written.
+/// Fails if there is none, or if its content differs from what was written.
 pub fn read_checkpoint(storage: &str, checkpoint: Option<u64>) -> Result<CheckpointContents, ClusterError> {
     block_on(async {
         let (store, manifest) = found_at(storage, checkpoint).await?;
@@ -181,10 +180,10 @@ pub fn read_checkpoint(storage: &str, checkpoint: Option<u64>) -> Result<Checkpo
     })
 }
 
-/// Reads of the last checkpoint at a place that can be read no more than what its tasks keep to read values by.
+/// Reads from the last readable checkpoint in a folder only the parts of its tasks that describe how to read values.
 ///
 /// # Errors
-/// There is none.
+/// Fails if there is none.
 pub fn read_medium(storage: &str) -> Result<CheckpointContents, ClusterError> {
     block_on(async {
         let store = existing(storage)?;
@@ -202,7 +201,7 @@ pub fn read_medium(storage: &str) -> Result<CheckpointContents, ClusterError> {
     })
 }
 
-/// The checkpoint of this number at a place, or the last.
+/// Finds the checkpoint with this number in a folder, or the last.
 async fn found_at(url: &str, checkpoint: Option<u64>) -> Result<(CheckpointStore, Manifest), StoreError> {
     found_in(existing(url)?, url, checkpoint).await
 }
@@ -221,24 +220,24 @@ async fn found_in(
     Ok((store, found.ok_or_else(|| missing(url, damage))?.manifest))
 }
 
-/// Why a checkpoint is not found: its signature may not be accepted.
+/// Returns the reason why a checkpoint is not found: its signature may be rejected.
 fn missing(url: &str, damage: Vec<StoreError>) -> StoreError {
     let refused = damage.into_iter().find(|error| matches!(error, StoreError::Signature { .. }));
     refused.unwrap_or_else(|| StoreError::Empty { url: url.to_owned() })
 }
 
-/// A place that is there, with the keys of this process.
+/// Opens an existing folder with the keys of this process.
 fn existing(url: &str) -> Result<CheckpointStore, StoreError> {
     Ok(CheckpointStore::existing(url)?.with_keys(StateKeys::from_environment()?))
 }
 
-/// Does something with checkpoints beside all jobs.
+/// Runs work on checkpoints outside all jobs.
 fn block_on<T>(work: impl Future<Output = Result<T, ClusterError>>) -> Result<T, ClusterError> {
     let runtime = control_runtime().map_err(|error| ClusterError::Setup { message: error.to_string() })?;
     runtime.block_on(work)
 }
 
-/// I2: posts a result even if the coordinator's thread panics.
+/// Posts a result even if the coordinator's thread panics (I2).
 struct Verdict(Arc<StatusStore>);
 
 impl Drop for Verdict {
@@ -247,8 +246,7 @@ impl Drop for Verdict {
     }
 }
 
-/// The body of the coordinator's thread. The runtimes end in here, so that
-/// their threads are gone before the result is posted.
+/// Runs the coordinator's thread. The runtimes end in here, so their threads are gone before the result is posted.
 fn coordinate(job: Arc<Job>, board: Arc<StatusStore>, events: Events) -> Result<(), ClusterError> {
     let setup = |error: std::io::Error| ClusterError::Setup { message: format!("cannot start a thread: {error}") };
     let network = NetworkThread::start().map_err(setup)?;

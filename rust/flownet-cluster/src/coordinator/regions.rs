@@ -1,18 +1,18 @@
-//! What follows the failure of some regions of a job while the others run on: their attempts, within that of the job.
+//! Restarts failed regions of a job while the others run: attempts of regions within an attempt of the job.
 //!
-//! The job keeps its generation and its claim on the storage: whoever restarts a region is who holds them, so nobody else
-//! can have published meanwhile, and what counts last is known here.
+//! The job keeps its generation and its fencing token for the storage. The coordinator that restarts a region holds
+//! them, so no other one can have published meanwhile, and it knows the last checkpoint.
 //!
 //! # Invariants
-//! - A1: a region begins only when nothing of its attempt before is left: each worker has said that it has given back all,
-//!   or is gone.
-//! - A2: it goes on from the last checkpoint that counts, which is one for all regions. While it is not known whether one
-//!   that is being published will be it, no region begins.
-//! - A3: no checkpoint spans two attempts of a region: what is pending as one fails is given up, and none is triggered until
-//!   all run again.
-//! - A4: what is told of a task counts only if its attempt is the one of its region that runs. Attempts of all regions are
-//!   numbered in one row, so that no number comes again.
-//! - A5: a region that has finished does not begin again, but with the whole job.
+//! - A1: a region begins only when nothing of its previous attempt is left: each worker has reported that everything is
+//!   freed, or is gone.
+//! - A2: a region resumes from the last published checkpoint, which is the same for all regions. While a checkpoint is
+//!   being published and may become the last one, no region begins.
+//! - A3: no checkpoint spans two attempts of a region. A pending checkpoint is given up when a region fails, and none
+//!   is triggered until all regions run again.
+//! - A4: a report about a task counts only if it comes from the current attempt of its region. Attempts of all regions
+//!   share one sequence of numbers, so no number is used twice.
+//! - A5: a region that has finished restarts only with the whole job.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Driver {
-    /// Some regions have failed: they are to begin anew, or all that is left ends.
+    /// Handles failed regions: they restart, or everything that is left ends.
     pub(super) fn regions_failed(&mut self, regions: &[u32], failure: Failure) {
         let now = self.began.elapsed();
         let delay = if self.can_restart() { self.restart_after(&failure) } else { None };
@@ -38,7 +38,7 @@ impl Driver {
         self.show_state();
     }
 
-    /// Begins those that wait, if it is time and nothing speaks against it.
+    /// Begins waiting regions if it is time and nothing holds them.
     pub(super) fn begin_waiting_regions(&mut self) {
         if self.regions_are_held() {
             return;
@@ -47,13 +47,13 @@ impl Driver {
         self.show_state();
     }
 
-    /// When to look after them, if some wait.
+    /// Returns the time of the next check for waiting regions, if there are any.
     pub(super) fn regions_begin_at(&self) -> Option<Duration> {
         let at = self.machine.begins_at()?;
         Some(if self.regions_are_held() { at.max(self.began.elapsed() + LOOK) } else { at })
     }
 
-    /// What the machine says of the attempts that begin is carried out afterwards.
+    /// Begins attempts of regions. The machine's commands for them are carried out afterwards.
     pub(super) fn begin_regions(&mut self, regions: &[u32]) {
         let tasks: Vec<u32> = regions.iter().flat_map(|region| self.regions.tasks(*region)).collect();
         for &region in regions {
@@ -69,7 +69,7 @@ impl Driver {
             let (resumed, restored) = checkpoints.last(&self.job);
             match restored {
                 Ok(restored) => self.restored = Some(restored),
-                // The attempt of the job that follows says the same, if it is so.
+                // If the error persists, the next attempt of the job reports it.
                 Err(error) => {
                     let (checkpoint, reason) = (resumed.unwrap_or(0), error.to_string());
                     let failure = Failure::Checkpoint { checkpoint, failed: 1, reason, root_cause: None };
@@ -81,7 +81,7 @@ impl Driver {
         self.feed_checkpoints(checkpoint::Input::Restarted { tasks });
     }
 
-    /// The attempt of a region is another one from now on.
+    /// Gives a region a new attempt.
     pub(super) fn count_attempt(&mut self, region: u32) {
         self.attempts_begun += 1;
         self.attempts[region as usize] = RegionAttempt { number: self.attempts_begun, ..RegionAttempt::default() };
@@ -106,12 +106,12 @@ impl Driver {
         workers
     }
 
-    /// What users call their tasks.
+    /// Returns the names of the regions' vertices for users.
     fn names_of(&self, regions: &[u32]) -> Vec<String> {
         let vertices = regions.iter().flat_map(|region| self.regions.vertices(*region));
         vertices.map(|vertex| self.job.plan.vertices[vertex].name.clone()).collect()
     }
 }
 
-/// How often regions are looked after that must not begin yet.
+/// Interval at which regions are checked that must not begin yet.
 const LOOK: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
-//! Savepoints: checkpoints that are copied to a place of the user's own.
+//! Copies checkpoints as savepoints to a place that a user owns.
 //!
-//! One that is asked for while the job runs is a checkpoint as any other, triggered at once, which is copied when it counts;
-//! meanwhile nothing is deleted. That of a job that stops is a copy of its last one.
+//! A savepoint of a running job is a checkpoint like any other. It is triggered at once and copied when it is
+//! published; meanwhile nothing is deleted. The savepoint of a job that stops is a copy of its last checkpoint.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -19,40 +19,40 @@ use crate::{
     shown,
 };
 
-/// A savepoint that was written.
+/// Written savepoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Savepoint {
-    /// Where it is.
+    /// URL of its folder.
     pub url: String,
-    /// Number of the checkpoint that it is a copy of.
+    /// Number of the copied checkpoint.
     pub checkpoint: u64,
-    /// State that it is made of.
+    /// Size of its state in bytes.
     pub bytes: u64,
-    /// From the trigger of that checkpoint until it was copied.
+    /// Time from the trigger of the checkpoint until the copy was complete.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub duration: Duration,
 }
 
-/// A savepoint that was asked for.
+/// Savepoint that was requested.
 #[derive(Debug)]
 pub struct PendingSavepoint(Receiver<Result<Savepoint, ClusterError>>);
 
-/// What the driver knows of it.
+/// Driver's record of a request.
 pub(super) struct SavepointRequest {
     url: String,
     answer: Sender<Result<Savepoint, ClusterError>>,
-    /// The checkpoint that is to be copied, once it is triggered.
+    /// Checkpoint to copy, once it is triggered.
     checkpoint: Option<u64>,
 }
 
 impl PendingSavepoint {
-    /// The answer, if it is there.
+    /// Returns the result, if it is there.
     #[must_use]
     pub fn poll(&self) -> Option<Result<Savepoint, ClusterError>> {
         self.wait(Duration::ZERO)
     }
 
-    /// Waits until it is written, at most `timeout`.
+    /// Waits for the result, at most `timeout`.
     pub fn wait(&self, timeout: Duration) -> Option<Result<Savepoint, ClusterError>> {
         match self.0.recv_timeout(timeout) {
             Ok(answer) => Some(answer),
@@ -65,10 +65,10 @@ impl PendingSavepoint {
 }
 
 impl JobView {
-    /// Asks for a savepoint in a folder of its own; returns at once. The job goes on.
+    /// Requests a savepoint in a folder of its own and returns at once. The job continues.
     ///
     /// # Errors
-    /// The job takes no checkpoints or has ended, or operators that keep state have no uid.
+    /// Fails if the job takes no checkpoints or has ended, or if operators with state have no uid.
     pub fn savepoint(&self, url: &str) -> Result<PendingSavepoint, ClusterError> {
         self.may_be_saved()?;
         let (answer, receiver) = channel();
@@ -83,11 +83,11 @@ impl JobView {
     }
 }
 
-/// Copies a checkpoint in a folder, the one of this number or the last, of a job that runs or of one that does not any more, to
-/// a place of its own. `trusts_unsigned`: it is not signed, and the copy is to be.
+/// Copies a checkpoint in a folder to a place of its own: the one with this number, or the last. The job may run or
+/// have ended. With `trusts_unsigned` the checkpoint is unsigned, and the copy is signed.
 ///
 /// # Errors
-/// There is none, operators that keep state have no uid, or one of the places cannot be used.
+/// Fails if there is none, if operators with state have no uid, or if one of the places cannot be used.
 pub fn save_checkpoint(
     storage: &str,
     checkpoint: Option<u64>,
@@ -131,7 +131,7 @@ impl Driver {
         self.feed_checkpoints(Input::Requested);
     }
 
-    /// Whoever asked until now gets this one.
+    /// Assigns the checkpoint to all requests until now.
     pub(super) fn assign_savepoints(&mut self, checkpoint: u64) -> bool {
         let mut is_wanted = false;
         for request in self.savepoints.iter_mut().filter(|request| request.checkpoint.is_none()) {
@@ -141,7 +141,7 @@ impl Driver {
         is_wanted
     }
 
-    /// The checkpoint was given up for nothing that it did: whoever asked gets the next one.
+    /// Reassigns requests of a checkpoint that was given up without a failure of its own to the next checkpoint.
     pub(super) fn unassign_savepoints(&mut self, checkpoint: u64) {
         let mut unassigned = self.take_savepoints(|of| of == Some(checkpoint));
         unassigned.iter_mut().for_each(|request| request.checkpoint = None);
@@ -151,14 +151,15 @@ impl Driver {
         }
     }
 
-    /// The checkpoint will never count.
+    /// Fails the requests of a checkpoint that will never be published.
     pub(super) fn refuse_savepoints(&mut self, checkpoint: u64, reason: &str) {
         for request in self.take_savepoints(|of| of == Some(checkpoint)) {
             request.answer(Err(ClusterError::Savepoint { reason: reason.to_owned() }));
         }
     }
 
-    /// An attempt begins: who waits for a checkpoint of the one before is told, who waits for any asks anew.
+    /// Prepares the requests for a new attempt: those with a checkpoint of the previous one fail, the others are
+    /// repeated.
     pub(super) fn ask_again_for_savepoints(&mut self) {
         for request in self.take_savepoints(|of| of.is_some()) {
             request.answer(Err(ClusterError::Savepoint { reason: "the job failed and was restarted".into() }));
@@ -168,13 +169,13 @@ impl Driver {
         }
     }
 
-    /// The checkpoint counts: it is copied for whoever asked, and then what nobody can ask for any more is deleted.
+    /// Copies a published checkpoint for its requests, then deletes checkpoints that are no longer needed.
     pub(super) fn save_and_sweep(&mut self, manifest: Manifest) {
         let requests = self.take_savepoints(|of| of == Some(manifest.checkpoint));
         let retained = self.job.settings.retained_checkpoints as usize;
         let Some(claim) = self.claim() else { return };
         tokio::spawn(async move {
-            // What is copied stays: whoever would delete it needs the claim.
+            // Deletion needs the claim, so holding it protects the checkpoint that is copied.
             let claim = claim.lock().await;
             for request in requests {
                 let saved = save(claim.store(), &manifest, &request.url).await;
@@ -186,7 +187,7 @@ impl Driver {
         });
     }
 
-    /// The job has been stopped: its last checkpoint is copied, if that was wanted.
+    /// Copies the last checkpoint of a stopped job, if a savepoint was requested.
     pub(super) async fn save_last(&mut self) -> Result<(), ClusterError> {
         let Some(url) = self.last_savepoint.take() else { return Ok(()) };
         let began = Instant::now();
@@ -209,7 +210,7 @@ impl Driver {
 
 impl SavepointRequest {
     fn answer(self, answer: Result<Savepoint, ClusterError>) {
-        // Who has gone does not want to know.
+        // The caller may have stopped waiting.
         let _ = self.answer.send(answer);
     }
 }

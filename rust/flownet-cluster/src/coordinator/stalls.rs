@@ -4,7 +4,7 @@ use super::driver::{Driver, Event};
 use crate::{machine::JobState, stall::Command};
 
 impl Driver {
-    /// Tells the machine what time it is, and does what it says.
+    /// Passes the time to the machine, and carries out its commands.
     pub(super) fn watch_for_stalls(&mut self) {
         let is_running = self.machine.state() == JobState::Running;
         self.stall.on_time(self.began.elapsed(), is_running, &self.job.plan);

@@ -1,4 +1,4 @@
-//! Where the driver posts what users may ask about, and the last word on the job.
+//! Stores the status of a job and its result. The driver writes it, and users read it.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -18,7 +18,7 @@ use crate::{
     tracker::Tracker,
 };
 
-/// Shared by the driver, which writes, and the handle, which reads and waits.
+/// Status store that the driver writes and the handle reads and waits for.
 #[derive(Debug)]
 pub(super) struct StatusStore {
     began: Instant,
@@ -32,7 +32,7 @@ struct StatusEntry {
     tracker: Tracker,
     state: JobState,
     workers: Vec<WorkerIdentity>,
-    /// How it ended and when, since it began.
+    /// Result of the job, and the time from its beginning to its end.
     result: Option<(Result<JobReport, ClusterError>, Duration)>,
 }
 
@@ -43,7 +43,7 @@ impl StatusStore {
         Self { began: Instant::now(), posted: Mutex::new(posted), ended: Condvar::new(), log: JobLog::default() }
     }
 
-    /// What was said.
+    /// Returns the log of the job.
     pub(super) fn log(&self) -> &JobLog {
         &self.log
     }
@@ -60,18 +60,18 @@ impl StatusStore {
         self.lock().workers = workers;
     }
 
-    /// The job stands still; `is_new` if users are to be told.
+    /// Records that the job is stalled; `is_new` if users are notified.
     pub(super) fn set_stall(&self, stall: Stall, is_new: bool) {
         self.lock().tracker.stalled(stall, is_new);
     }
 
-    /// It moves again.
+    /// Records that the job makes progress again.
     pub(super) fn clear_stall(&self) {
         let now = self.began.elapsed();
         self.lock().tracker.moves_again(now);
     }
 
-    /// The last stall that users are to be told, and its number, if that is above `after`.
+    /// Returns the last stall to report to users, and its number, if the number is above `after`.
     pub(super) fn stall_after(&self, after: u32) -> Option<(u32, Stall)> {
         self.lock().tracker.stall_after(after)
     }
@@ -100,24 +100,24 @@ impl StatusStore {
         }
     }
 
-    /// An attempt begins: its tasks count from nothing.
+    /// Begins an attempt: the counters of its tasks start at 0.
     pub(super) fn begin_attempt(&self) {
         let now = self.began.elapsed();
         self.lock().tracker.begin_attempt(now);
     }
 
-    /// It goes on from this checkpoint, or from none.
+    /// Records the checkpoint that the attempt resumes from, if any.
     pub(super) fn resumed(&self, checkpoint: Option<u64>) {
         self.lock().tracker.resumed(checkpoint);
     }
 
-    /// Attempts of these tasks begin, and only of these.
+    /// Begins attempts of these tasks only.
     pub(super) fn begin_again(&self, tasks: &[u32], names: Vec<String>) {
         let now = self.began.elapsed();
         self.lock().tracker.begin_again(tasks, names, now);
     }
 
-    /// An attempt has failed, and another follows: of some tasks, given by number and by what users call them, or of the
+    /// Records a failed attempt that another follows: of some tasks, given by numbers and user-visible names, or of the
     /// whole job.
     pub(super) fn restarting(&self, cause: &ClusterError, some: Option<(&[u32], Vec<String>)>) {
         let now = self.began.elapsed();
@@ -128,13 +128,13 @@ impl StatusStore {
         self.lock().tracker.checkpoint_made(checkpoint, bytes);
     }
 
-    /// A checkpoint is under way, and waits for these tasks.
+    /// Records that a checkpoint is under way and waits for these tasks.
     pub(super) fn checkpoint_waits_for(&self, checkpoint: u64, tasks: Vec<u32>) {
         let now = self.began.elapsed();
         self.lock().tracker.checkpoint_waits_for(checkpoint, tasks, now);
     }
 
-    /// The checkpoint that is under way no longer waits for this task.
+    /// Records that the checkpoint under way no longer waits for this task.
     pub(super) fn checkpoint_answered(&self, task: u32) {
         self.lock().tracker.checkpoint_answered(task);
     }
@@ -147,7 +147,7 @@ impl StatusStore {
         self.lock().tracker.checkpoint_failed(reason);
     }
 
-    /// Posts how the job ended; the first word stays.
+    /// Sets the result of the job. Only the first call counts.
     pub(super) fn set_result(&self, result: Result<(), ClusterError>) {
         let mut posted = self.lock();
         if posted.result.is_none() {
@@ -171,12 +171,12 @@ impl StatusStore {
         posted.tracker.job_sample(posted.state, self.elapsed(&posted))
     }
 
-    /// Since the job began, until its end at most.
+    /// Returns the time since the job began, or until its end.
     fn elapsed(&self, posted: &StatusEntry) -> Duration {
         posted.result.as_ref().map_or_else(|| self.began.elapsed(), |(_, elapsed)| *elapsed)
     }
 
-    /// Waits until the job has ended, at most `timeout`.
+    /// Waits for the end of the job, at most `timeout`.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> Option<Result<JobReport, ClusterError>> {
         let is_running = |posted: &mut StatusEntry| posted.result.is_none();
         let posted = self.lock();
@@ -191,7 +191,7 @@ impl StatusStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, StatusEntry> {
-        // Plain data, replaced field by field: whole even after a panic.
+        // Plain data, replaced field by field: consistent even after a panic.
         self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

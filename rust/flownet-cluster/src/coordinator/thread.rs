@@ -1,4 +1,4 @@
-//! The thread of a job, and who waits until it is gone.
+//! Joins the thread of a job.
 
 use std::{
     io,
@@ -6,7 +6,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// The thread "flownet-coordinator" of one job.
+/// Thread "flownet-coordinator" of one job.
 #[derive(Debug)]
 pub(super) struct CoordinatorThread(Mutex<Option<JoinHandle<()>>>);
 
@@ -16,12 +16,12 @@ impl CoordinatorThread {
         Ok(Self(Mutex::new(Some(thread))))
     }
 
-    /// Waits until it is gone, whoever else does. Never called on it.
+    /// Waits until the thread is gone, from any number of threads. Never called on the thread itself.
     pub(super) fn join(&self) {
-        // Held meanwhile: who comes second must not be told that it is gone before it is.
+        // The lock is held during the join: a second caller must not return before the thread is gone.
         let mut thread = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
-            // A panic in it has been reported as the job's result.
+            // A panic in the thread has been reported as the job's result.
             let _ = thread.join();
         }
     }
