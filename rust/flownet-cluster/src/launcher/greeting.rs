@@ -1,8 +1,8 @@
-//! The first bytes of a worker process's standard input, and the last that it sends back.
+//! Encodes the first message on a worker's standard input, and limits the last message that it sends back.
 //!
 //! # Invariants
-//! - I1: credentials reach a process through a private socket only, never by
-//!   argument or environment, which other users of the machine can read.
+//! - I1: credentials reach a process only through a private socket, never by argument or environment, which other users
+//!   of the machine can read.
 
 use std::io::{self, Read};
 
@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 use super::Orders;
 use crate::encoding::{decode, encode};
 
-/// What a worker process is told before it can ask.
+/// First message to a worker process.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Greeting {
-    /// What to prove oneself to the coordinator with.
+    /// Credentials for the coordinator.
     pub(crate) credentials: String,
     pub(crate) orders: Orders,
 }
 
 impl Greeting {
-    /// A `u32` (little-endian) of the length, then what is [encoded](encode).
+    /// Encodes the length as a `u32` (little-endian), then the [encoded](encode) message.
     pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
         let body = encode(self)?;
         let length = u32::try_from(body.len()).ok().filter(|&length| length <= MAX_GREETING_BYTES);
@@ -31,7 +31,7 @@ impl Greeting {
         Ok([&length.to_le_bytes(), body.as_slice()].concat())
     }
 
-    /// Reads one greeting and not a byte more.
+    /// Reads exactly one greeting.
     pub(crate) fn read(input: &mut dyn Read) -> io::Result<Self> {
         let mut length = [0; 4];
         input.read_exact(&mut length)?;

@@ -1,8 +1,8 @@
-//! Where the workers of a job come from: processes that are started for it, or
-//! a [`WorkerPool`] of processes that came by themselves.
+//! Provides the workers of a job: processes started for it, or a [`WorkerPool`] of processes that registered on their
+//! own.
 //!
-//! The coordinator launches each worker through its [`Launcher`], with its
-//! [`Orders`], and watches and ends the [`LaunchedWorker`] it gets, whichever it is.
+//! The coordinator launches each worker through its [`Launcher`], with its [`Orders`]. It watches and ends either kind
+//! as a [`LaunchedWorker`].
 
 mod greeting;
 mod process;
@@ -35,37 +35,36 @@ use crate::{
     tls::Tls,
 };
 
-/// Where the workers of a job come from.
+/// Source of a job's workers.
 #[derive(Clone, Debug)]
 pub enum Launcher {
-    /// Processes on this machine, started for the job and gone with it.
+    /// Processes on this machine that are started for the job and end with it.
     Processes(WorkerCommand),
-    /// Processes that somebody else started, here or elsewhere, and that stay
-    /// for the next job.
+    /// Processes that were started elsewhere, on this or other machines, and stay for the next job.
     WorkerPool {
-        /// Who there is.
+        /// Registry of these processes.
         pool: Arc<WorkerPool>,
-        /// Bytes handed to each worker's factory builder; at most 256 MiB.
+        /// Bytes passed to each worker's factory builder; at most 256 MiB.
         init: Vec<u8>,
     },
 }
 
-/// What a worker is told about the job it is to take part in.
+/// Information for a worker about its job.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Orders {
-    /// Where to dial.
+    /// Address of the coordinator.
     pub(crate) coordinator: SocketAddr,
-    /// Its number.
+    /// Number of the worker.
     pub(crate) worker: u32,
     /// Silence of the coordinator after which the worker ends its tasks.
     pub(crate) silence_limit: Duration,
-    /// Time they have to end when it does.
+    /// Time that the tasks have to end then.
     pub(crate) cancel_timeout: Duration,
     #[serde(with = "serde_bytes")]
     pub(crate) init: Vec<u8>,
 }
 
-/// A worker at work. Dropped, it works no longer.
+/// Worker of a job. Dropping it ends the worker's part in the job.
 #[derive(Debug)]
 pub(crate) enum LaunchedWorker {
     Process(WorkerProcess),
@@ -73,7 +72,7 @@ pub(crate) enum LaunchedWorker {
 }
 
 impl Launcher {
-    /// The address of this machine that the workers reach.
+    /// Returns the address of this machine that the workers reach.
     pub(crate) fn host(&self) -> IpAddr {
         match self {
             Self::Processes(_) => Ipv4Addr::LOCALHOST.into(),
@@ -81,8 +80,8 @@ impl Launcher {
         }
     }
 
-    /// What the workers of a new job prove themselves with. The members of a
-    /// worker pool have the same for all jobs of the worker pool: it never crosses the wire.
+    /// Returns the credentials for the workers of a new job. The workers of a pool use the pool's credentials for all
+    /// jobs, so these never cross the wire.
     pub(crate) fn credentials(&self, tls: &Tls) -> Result<Credentials, ClusterError> {
         match self {
             Self::Processes(_) => {
@@ -99,7 +98,7 @@ impl Launcher {
         }
     }
 
-    /// What every worker gets to prepare itself with.
+    /// Returns the bytes that every worker prepares itself with.
     pub(crate) fn init(&self) -> &[u8] {
         match self {
             Self::Processes(command) => &command.init,
@@ -107,7 +106,7 @@ impl Launcher {
         }
     }
 
-    /// Whether a job can go on with so many workers, some of which it may have lost.
+    /// Whether a job can continue with this number of workers although some may be lost.
     pub(crate) fn has_or_gets(&self, workers: u32) -> bool {
         match self {
             Self::Processes(_) => true,
@@ -115,19 +114,19 @@ impl Launcher {
         }
     }
 
-    /// Whether each attempt of a job gets other workers.
+    /// Whether each attempt of a job gets new workers.
     pub(crate) fn renews(&self) -> bool {
         matches!(self, Self::WorkerPool { pool, .. } if pool.renews())
     }
 
-    /// Lets workers go that had a part in an attempt of the job.
+    /// Releases workers that were part of an attempt of the job.
     pub(crate) fn expel_used(&self) {
         if let Self::WorkerPool { pool, .. } = self {
             pool.expel_used();
         }
     }
 
-    /// How long to wait for those of the workers that are still to come.
+    /// Returns how long to wait for workers that have not joined yet.
     pub(crate) fn patience(&self, workers: u32) -> Duration {
         match self {
             Self::WorkerPool { pool, .. } if !pool.has(workers) => pool.refill().unwrap_or_default(),
@@ -135,7 +134,7 @@ impl Launcher {
         }
     }
 
-    /// Has a worker begin; it will dial the coordinator and prove itself.
+    /// Launches a worker, which then connects to the coordinator and authenticates.
     pub(crate) fn launch(&self, orders: Orders, credentials: &Credentials) -> io::Result<LaunchedWorker> {
         match self {
             Self::Processes(command) => {
@@ -154,7 +153,7 @@ impl From<WorkerCommand> for Launcher {
 }
 
 impl LaunchedWorker {
-    /// Where it runs, if not on this machine by our hand.
+    /// Returns the worker's place, unless it is a process that was started on this machine.
     pub(crate) fn place(&self) -> Option<Arc<str>> {
         match self {
             Self::Process(_) => None,
@@ -162,7 +161,7 @@ impl LaunchedWorker {
         }
     }
 
-    /// How its part in the job ended, if it has.
+    /// Returns how the worker's part in the job ended, if it has.
     pub(crate) fn try_exit(&mut self) -> Option<WorkerExit> {
         match self {
             Self::Process(process) => process.try_exit(),
@@ -170,7 +169,7 @@ impl LaunchedWorker {
         }
     }
 
-    /// Ends it by force; [`try_exit`](Self::try_exit) tells when it is gone.
+    /// Ends the worker by force; [`try_exit`](Self::try_exit) reports when it is gone.
     pub(crate) fn kill(&mut self) {
         match self {
             Self::Process(process) => process.kill(),

@@ -1,12 +1,12 @@
-//! Worker processes: started with a greeting on their standard input, watched,
-//! and never left behind.
+//! Starts worker processes with a greeting on their standard input, watches them, and leaves none behind.
 //!
 //! # Invariants
-//! - I1: a [`WorkerProcess`] that is dropped has been killed and reaped.
-//! - I2: an exit is reported as a lost connection if and only if the worker sent a [`farewell`](crate::run_worker) before it. A
-//!   worker that leaves kills its process group and itself, so its exit alone looks like that of one the system killed.
-//! - I3: what it started has been killed too, unless it has left the worker's process group: that is done before the worker
-//!   is reaped, as long as its number, and so the group's, cannot be another's.
+//! - I1: a dropped [`WorkerProcess`] has been killed and reaped.
+//! - I2: an exit is reported as a lost connection if and only if the worker sent a [`farewell`](crate::run_worker)
+//!   before it. A worker that exits kills its process group and itself, so its exit status alone looks like a kill by
+//!   the system.
+//! - I3: its child processes have been killed too, unless they have left the worker's process group. This happens
+//!   before the worker is reaped, while no other process or group can have its number.
 
 use std::{
     ffi::OsString,
@@ -24,54 +24,53 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::error::WorkerExit;
 
-/// How to start one worker process.
+/// Command that starts one worker process.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerCommand {
     /// Program to run; it must call [`run_worker`](crate::run_worker).
     pub program: OsString,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<OsString>,
-    /// Environment variables set on top of the inherited ones.
+    /// Environment variables that are set in addition to the inherited ones.
     pub env: Vec<(OsString, OsString)>,
-    /// Bytes handed to the worker's factory builder; at most 256 MiB.
+    /// Bytes passed to the worker's factory builder; at most 256 MiB.
     pub init: Vec<u8>,
 }
 
-/// A child process that ends no later than this value.
+/// Child process that ends no later than this value.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
     child: Child,
-    /// The other end of its standard input.
+    /// Other end of its standard input.
     socket: UnixStream,
     exit: Option<WorkerExit>,
 }
 
 impl WorkerProcess {
-    /// Starts a process in a group of its own, so that Ctrl-C in the terminal
-    /// reaches the submitting process alone, which then takes the job down in
-    /// order. `greeting` is written from a thread: a child that does not read
-    /// must not hold up the coordinator.
+    /// Starts a process in its own group, so that Ctrl-C in the terminal reaches only the submitting process, which
+    /// then ends the job in order. A thread writes `greeting`: a child that does not read must not block the
+    /// coordinator.
     pub(crate) fn spawn(command: &WorkerCommand, greeting: Vec<u8>) -> io::Result<Self> {
         let (socket, stdin) = UnixStream::pair()?;
         let mut writer = socket.try_clone()?;
         let child = Command::new(&command.program)
             .args(&command.args)
             .envs(command.env.iter().map(|(name, value)| (name, value)))
-            // Workers sign nothing, and run code of users.
+            // Workers do not sign checkpoints, and they run code of users, so they do not get the key.
             .env_remove(KEY_VARIABLE)
             .stdin(OwnedFd::from(stdin))
             .process_group(0)
             .spawn()?;
         let process = Self { child, socket, exit: None };
         let write = move || {
-            // A child that dies meanwhile is seen by its exit, not by this.
+            // If the child dies meanwhile, its exit reports that, not this error.
             let _ = writer.write_all(&greeting).and_then(|()| writer.shutdown(Shutdown::Write));
         };
         std::thread::Builder::new().name("flownet-greeting".to_owned()).spawn(write)?;
         Ok(process)
     }
 
-    /// How the process ended, if it has.
+    /// Returns how the process ended, if it has.
     pub(crate) fn try_exit(&mut self) -> Option<WorkerExit> {
         if self.exit.is_none() && self.has_ended() {
             self.kill_group();
@@ -84,16 +83,18 @@ impl WorkerProcess {
         self.exit.clone()
     }
 
-    /// Ends the process by force; [`try_exit`](Self::try_exit) tells when it is gone.
+    /// Kills the process; [`try_exit`](Self::try_exit) reports when it is gone.
     pub(crate) fn kill(&mut self) {
         if self.try_exit().is_none() {
             self.kill_group();
         }
     }
 
-    /// What the process said last, if it left because of its connection. It has ended: all that it said is there.
+    /// Returns the last message of a process that exited because of its connection. The process has ended, so the
+    /// message is complete.
     fn farewell(&mut self) -> Option<WorkerExit> {
-        // A process that it started may still have its standard input: no end comes then.
+        // A child of the process may still hold its standard input. Then no end of file arrives, so the read must not
+        // block.
         self.socket.set_nonblocking(true).ok()?;
         let mut said = Vec::new();
         let _ = (&self.socket).take(MAX_FAREWELL_BYTES).read_to_end(&mut said);
@@ -101,10 +102,10 @@ impl WorkerProcess {
         Some(WorkerExit::Disconnected { reason })
     }
 
-    /// Looks without reaping.
+    /// Checks for an exit without reaping.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        // An error says that it is no child of ours any more: asking for its exit tells that, too.
+        // An error means that the process is no longer our child. Asking for its exit reports that, too.
         !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
     }
 
@@ -123,7 +124,7 @@ impl Drop for WorkerProcess {
     fn drop(&mut self) {
         self.kill();
         if self.exit.is_none() {
-            // Nothing survives SIGKILL, so this wait is short.
+            // No process survives SIGKILL, so this wait is short.
             let _ = self.child.wait();
         }
     }
@@ -191,7 +192,7 @@ mod tests {
                 exit(&mut process);
             }
             drop(process);
-            // It is not our child: whoever reaps it does so in a moment.
+            // The process is not our child: its parent reaps it shortly.
             let state = || std::fs::read_to_string(format!("/proc/{started}/stat")).unwrap_or_default();
             while !state().is_empty() && !state().contains(") Z ") {
                 std::thread::yield_now();

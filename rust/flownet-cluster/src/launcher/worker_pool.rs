@@ -1,23 +1,21 @@
-//! Workers that came by themselves, and what each of them does now.
+//! Registers workers that were started elsewhere, and tracks the current job of each.
 //!
-//! A worker pool listens; processes that somebody else started dial it, prove that
-//! they belong to it ([`serve_pool`](crate::serve_pool)), and wait there for
-//! jobs. The connection of a member is its life: when either end closes it, the
-//! member is gone, and so is its part in a job. Another may come in its place.
+//! A worker pool listens. Processes that were started elsewhere connect to it, prove that they belong to it
+//! ([`serve_pool`](crate::serve_pool)) and wait there for jobs. A worker is registered as long as its connection is
+//! open. When either end closes it, the worker is gone, and so is its part in a job. Another worker may take its
+//! number.
 //!
 //! ```text
-//! (nobody) --enlists--> Idle --assign--> Working --reports the end--> Idle
-//!                         \________________\--connection ends--> Gone --a later one enlists--> Idle
+//! (no worker) --registers--> Idle --assign--> Working --reports the end--> Idle
+//!                          \________________\--connection ends--> Gone --a later one registers--> Idle
 //! ```
 //!
 //! # Invariants
-//! - I1: a member takes part in one job at a time.
-//! - I2: an [`Assignment`] that is dropped has ended, or its member is gone.
-//! - I3: a number that was taken is given again only in a worker pool that is refilled, and to a
-//!   later attempt. What an earlier one says or does has no effect from then on: not on
-//!   the seat, and not on the part in a job that the later one has.
-//! - I4: when a [`WorkerPool`] is closed or dropped, its port, its connections and its
-//!   thread are gone.
+//! - I1: a worker is part of one job at a time.
+//! - I2: a dropped [`Assignment`] has ended, or its worker is gone.
+//! - I3: a used number is given again only in a pool with refill, and only to a later attempt. From then on, messages
+//!   and events of an earlier attempt have no effect: neither on the slot nor on the later attempt's part in a job.
+//! - I4: when a [`WorkerPool`] is closed or dropped, its port, its connections and its thread are gone.
 
 use std::{
     collections::BTreeMap,
@@ -42,27 +40,27 @@ use crate::{
     tls::Tls,
 };
 
-/// Workers that came by themselves. See the module documentation.
+/// Pool of workers that were started elsewhere. See the module documentation.
 #[derive(Debug)]
 pub struct WorkerPool {
     registry: Arc<WorkerRegistry>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A process that came, as people can find it.
+/// Registered worker process, with its identity for users.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PoolWorker {
-    /// Its number, from 1.
+    /// Number of the worker, from 1.
     pub worker: u32,
-    /// Which attempt to fill this number it is: see [`Enlistment::attempt`](crate::Enlistment::attempt).
+    /// Attempt to fill this number: see [`Enlistment::attempt`](crate::Enlistment::attempt).
     pub attempt: u64,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// Where it runs, in its own words.
+    /// Place where it runs, as the worker describes it.
     pub place: Arc<str>,
 }
 
-/// Who there is. Shared by the worker pool, its connections and its assignments.
+/// Registry of workers. The pool, its connections and its assignments share it.
 #[derive(Debug)]
 pub(super) struct WorkerRegistry {
     address: SocketAddr,
@@ -75,26 +73,26 @@ pub(super) struct WorkerRegistry {
     changed: Condvar,
 }
 
-/// Who may come in the place of members that have left.
+/// Rules for workers that replace those that have left.
 #[derive(Clone, Copy, Debug)]
 pub struct Refill {
-    /// How long a job that is restarted waits for them.
+    /// Time for which a restarted job waits for them.
     pub patience: Duration,
-    /// A job that is restarted lets all members go first. Those that read their input from a stream which they cannot
+    /// Whether a restarted job first releases all workers. Workers that read their input from a stream that they cannot
     /// rewind need this.
     pub each_attempt: bool,
 }
 
-/// One member and what it does.
+/// Slot of one worker and its state.
 #[derive(Debug)]
 struct WorkerSlot {
     member: PoolWorker,
-    /// Counts its assignments, so that an old one does not take the end of a new one for its own.
+    /// Number of assignments, so that an old assignment does not mistake the end of a new one for its own.
     assignments: u64,
     duty: Duty,
-    /// It has had orders.
+    /// Whether the worker has received orders.
     is_used: bool,
-    /// Why its last assignment ended, in the member's words.
+    /// Reason for the end of its last assignment, as the worker reported it.
     end: Option<String>,
 }
 
@@ -105,7 +103,7 @@ enum Duty {
     Gone(String),
 }
 
-/// A member's part in one job.
+/// Part of a worker in one job.
 #[derive(Debug)]
 pub(crate) struct Assignment {
     registry: Arc<WorkerRegistry>,
@@ -117,13 +115,11 @@ pub(crate) struct Assignment {
 }
 
 impl WorkerPool {
-    /// Listens on a port of `host`, an address of this machine that the members
-    /// reach. `tls` says whether what they say to each other is encrypted, and
-    /// `refill` whether others may come in the place of members that have left.
+    /// Listens on a port of `host`, an address of this machine that the workers reach. `tls` controls encryption
+    /// between the workers. `refill` controls whether others may replace workers that have left.
     ///
     /// # Errors
-    /// [`ClusterError::Setup`] if that cannot be done, [`ClusterError::Plan`] if
-    /// the certificates cannot be used.
+    /// [`ClusterError::Setup`] if the port cannot be opened, [`ClusterError::Plan`] if the certificates cannot be used.
     pub fn open(host: IpAddr, tls: Tls, refill: Option<Refill>) -> Result<Self, ClusterError> {
         let setup = |what: &str, error: &dyn std::fmt::Display| ClusterError::Setup {
             message: format!("cannot {what} on {host}: {error}"),
@@ -131,7 +127,7 @@ impl WorkerPool {
         let secret = Secret::generate().map_err(|error| setup("make a secret", &error))?;
         let credentials = tls.credentials(secret, host).map_err(PlanError::from)?;
         let listener = TcpListener::bind((host, 0)).map_err(|error| setup("listen for workers", &error))?;
-        // All workers may dial at once. The standard library lets 128 wait.
+        // All workers may connect at once. The standard library lets only 128 wait.
         rustix::net::listen(&listener, BACKLOG).map_err(|error| setup("listen for workers", &error))?;
         listener.set_nonblocking(true).map_err(|error| setup("listen for workers", &error))?;
         let address = listener.local_addr().map_err(|error| setup("listen for workers", &error))?;
@@ -157,63 +153,62 @@ impl WorkerPool {
         Ok(Self { registry, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Where members dial.
+    /// Returns the address that workers connect to.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.registry.address
     }
 
-    /// What members prove themselves with. Whoever has it can run code in them,
-    /// and become one.
+    /// Returns the credentials of the pool's workers. Their owner can run code in the workers and join the pool.
     #[must_use]
     pub fn credentials(&self) -> &Credentials {
         &self.registry.credentials
     }
 
-    /// What it was opened with.
+    /// Returns the TLS configuration of the pool.
     pub(crate) fn tls(&self) -> &Tls {
         &self.registry.tls
     }
 
-    /// Who is there now, by number.
+    /// Returns the registered workers by number.
     #[must_use]
     pub fn members(&self) -> Vec<PoolWorker> {
         let seats = self.registry.seats();
         seats.values().filter(|seat| seat.is_there()).map(|seat| seat.member.clone()).collect()
     }
 
-    /// Of each number that was ever taken, which attempt has it, gone or not.
+    /// Returns the last attempt of each number that was ever used, gone or not.
     #[must_use]
     pub fn attempts(&self) -> Vec<u64> {
         self.registry.seats().values().map(|seat| seat.member.attempt).collect()
     }
 
-    /// Whether so many members are there.
+    /// Whether `count` workers are registered.
     pub(crate) fn has(&self, count: u32) -> bool {
         self.wait_for(count as usize, Duration::ZERO)
     }
 
-    /// How long to wait for those in the place of members that have left; none: nobody will come.
+    /// Returns how long to wait for replacements of workers that have left. `None`: there are no replacements.
     pub(crate) fn refill(&self) -> Option<Duration> {
         let refill = self.registry.refill.filter(|_| !self.registry.is_closed.load(Ordering::Relaxed));
         refill.map(|refill| refill.patience)
     }
 
-    /// Whether each attempt of a job gets other members.
+    /// Whether each attempt of a job gets new workers.
     pub(crate) fn renews(&self) -> bool {
         self.registry.refill.is_some_and(|refill| refill.each_attempt)
     }
 
-    /// Lets those go that have had orders. Members that came in the place of lost ones stay.
+    /// Releases workers that have received orders. Workers that replaced lost ones stay.
     pub(crate) fn expel_used(&self) {
         for seat in self.registry.seats().values_mut().filter(|seat| seat.is_used && seat.is_there()) {
-            // Without its desk, the connection's task ends.
+            // Dropping the sender ends the connection's task.
             seat.duty = Duty::Gone("the next attempt gets others".to_owned());
         }
         self.registry.changed.notify_all();
     }
 
-    /// Waits until `count` members are there, at most `timeout`; whether they are.
+    /// Waits until `count` workers are registered, at most `timeout`. Returns whether they are.
     #[must_use]
     pub fn wait_for(&self, count: usize, timeout: Duration) -> bool {
         let too_few =
@@ -223,13 +218,13 @@ impl WorkerPool {
         !too_few(&mut seats)
     }
 
-    /// Lets everybody go and closes the port. Harmless when called again.
+    /// Releases all workers and closes the port. Further calls have no effect.
     pub fn close(&self) {
         self.registry.is_closed.store(true, Ordering::Relaxed);
         self.registry.closing.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // It runs none but our code; a panic in it was printed.
+            // The thread runs no user code; a panic in it was printed.
             let _ = thread.join();
         }
     }
@@ -245,7 +240,7 @@ impl WorkerPool {
         match &seat.duty {
             Duty::Idle(desk) => {
                 let desk = desk.clone();
-                // Its connection may have ended just now: seen by the exit.
+                // The connection may have ended just now. Then the exit reports it.
                 let _ = desk.send(orders);
                 seat.duty = Duty::Working(desk);
             }
@@ -267,12 +262,12 @@ impl Drop for WorkerPool {
 }
 
 impl WorkerRegistry {
-    /// Gives a newcomer its number (I3); false if that is taken.
+    /// Registers a worker under its number (I3). Returns false if the number is taken.
     pub(super) fn enlist(&self, member: PoolWorker, desk: UnboundedSender<Orders>) -> bool {
         let mut seats = self.seats();
         let assignments = match seats.get(&member.worker) {
             Some(seat) if self.refill.is_none() || seat.member.attempt >= member.attempt => return false,
-            // The part that the one before has in a job is over with it.
+            // The earlier worker's part in a job ends with it.
             Some(seat) => seat.assignments + 1,
             None => 0,
         };
@@ -283,7 +278,7 @@ impl WorkerRegistry {
         true
     }
 
-    /// A member has done its part in a job.
+    /// Records that a worker's part in a job has ended.
     pub(super) fn done(&self, worker: u32, attempt: u64, reason: String) {
         if let Some(seat) = self.seats().get_mut(&worker)
             && seat.member.attempt == attempt
@@ -295,7 +290,7 @@ impl WorkerRegistry {
         self.changed.notify_all();
     }
 
-    /// The connection of a member has ended.
+    /// Records that the connection of a worker has ended.
     pub(super) fn left(&self, worker: u32, attempt: u64, reason: &str) {
         if let Some(seat) = self.seats().get_mut(&worker)
             && seat.member.attempt == attempt
@@ -312,7 +307,7 @@ impl WorkerRegistry {
     }
 
     fn seats(&self) -> MutexGuard<'_, BTreeMap<u32, WorkerSlot>> {
-        // Each change is one assignment: whole even after a panic.
+        // Each change is one assignment: consistent even after a panic.
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -328,7 +323,7 @@ impl Assignment {
         Arc::clone(&self.place)
     }
 
-    /// How the member's part ended, if it has.
+    /// Returns how the worker's part ended, if it has.
     pub(super) fn try_exit(&mut self) -> Option<WorkerExit> {
         if self.exit.is_none() {
             self.exit = self.look();
@@ -336,10 +331,10 @@ impl Assignment {
         self.exit.clone()
     }
 
-    /// Closes the member's connection, upon which its process ends.
+    /// Closes the worker's connection, which ends its process.
     pub(super) fn dismiss(&mut self) {
         if self.try_exit().is_none() {
-            // Without its desk, the connection's task ends.
+            // Dropping the sender ends the connection's task.
             self.registry.left(self.worker, self.attempt, "it was dismissed");
         }
     }
@@ -364,7 +359,7 @@ impl Drop for Assignment {
     }
 }
 
-/// Connections that the system may hold until they are accepted, if it allows so many.
+/// Number of connections that may wait to be accepted, if the system allows so many.
 const BACKLOG: i32 = 1024;
 
 #[cfg(test)]
@@ -411,7 +406,7 @@ mod tests {
         assert!(pool.assign(orders(1)).unwrap_err().to_string().contains("at work for another job"));
         pool.registry.done(1, 5, "the connection ended".to_owned());
         let mut second = pool.assign(orders(1)).unwrap();
-        // The first was not asked in between, and must not take the second's state for its own.
+        // The first assignment was not checked in between, and must not mistake the second's state for its own.
         assert!(first.try_exit().is_some());
         drop(first);
         assert_eq!(second.try_exit(), None);
@@ -460,7 +455,7 @@ mod tests {
         let mut before = pool.assign(orders(1)).unwrap();
         let later = PoolWorker { attempt: 6, ..member(1) };
         let (desk, _orders) = mpsc::unbounded_channel();
-        // The connection of the one before has not ended yet, as far as is known here.
+        // As far as the registry knows, the connection of the earlier worker has not ended yet.
         assert!(pool.registry.enlist(later.clone(), desk));
         assert!(received.try_recv().is_ok(), "its orders");
         assert!(matches!(received.try_recv(), Err(mpsc::error::TryRecvError::Disconnected)), "it is let go");

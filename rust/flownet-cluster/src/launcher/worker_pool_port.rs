@@ -1,5 +1,4 @@
-//! The port of a [`WorkerPool`](super::WorkerPool): who may become a member, and the
-//! messages between the worker pool and each of them.
+//! Serves the port of a [`WorkerPool`](super::WorkerPool): registers workers and exchanges messages with each of them.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -20,25 +19,26 @@ use crate::{
     rpc::{self, ControlTransport},
 };
 
-/// What a member is told.
+/// Message to a worker.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum WorkerOrder {
-    /// To take part in a job.
+    /// Take part in a job.
     Orders(Orders),
-    /// That it alone is let go: the worker pool waits for another in its place. Without a word, all are.
+    /// Release of this worker alone: the pool waits for a replacement. If the connection ends without this message, all
+    /// workers are released.
     Expelled,
 }
 
-/// What a member says.
+/// Message from a worker.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Report {
-    /// Comes first, once.
+    /// First message, sent once.
     Enlisted { worker: u32, attempt: u64, pid: u32, place: String },
-    /// Its part in the job it had orders for has ended, for this reason: its connection ended, or it could not register.
+    /// End of its part in the current job, with the reason: the connection ended, or the worker could not register.
     Done { reason: String },
 }
 
-/// Admits whoever proves to belong to it, until the worker pool closes.
+/// Accepts workers that prove to belong to the pool, until the pool closes.
 pub(super) async fn serve(listener: std::net::TcpListener, registry: &Arc<WorkerRegistry>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -80,7 +80,7 @@ async fn enlistment(link: &mut Link) -> io::Result<PoolWorker> {
     }
 }
 
-/// Carries orders and reports until the connection ends; says why it did.
+/// Carries orders and reports until the connection ends. Returns the reason of the end.
 async fn attend(
     worker: u32,
     attempt: u64,
@@ -106,7 +106,8 @@ async fn attend(
     }
 }
 
-/// Stays until the member has gone: a connection closed on what it still says would take the last word from it.
+/// Waits until the worker has disconnected. Closing the connection while the worker still sends would discard the last
+/// message to it.
 async fn expel(link: &mut Link) -> String {
     if link.send(WorkerOrder::Expelled).await.is_ok() {
         while let Some(Ok(_)) = link.next().await {}
