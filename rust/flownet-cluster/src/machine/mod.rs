@@ -1,9 +1,8 @@
-//! Every decision of the coordinator about an attempt of some tasks, without IO and without a clock.
+//! Decides about one attempt of some tasks, without I/O and without a clock.
 //!
-//! A job has a machine for each of its [regions](regions). The driver feeds [`JobMachine::handle`] with what happened and the time
-//! since the job began, then carries out what [`JobMachine::poll_command`]
-//! yields. [`JobMachine::poll_timeout`] says when to come back with
-//! [`Input::Tick`] if nothing happens.
+//! A job has one machine for each of its [regions](regions). The driver passes events to [`JobMachine::handle`] with
+//! the time since the job began, then carries out the commands of [`JobMachine::poll_command`].
+//! [`JobMachine::poll_timeout`] returns the time of the next [`Input::Tick`] if nothing happens before.
 //!
 //! ```text
 //! Created -> Launching -> Deploying -> Running -> Stopping -> Finishing -> Ended
@@ -12,23 +11,18 @@
 //! ```
 //!
 //! # Invariants
-//! - I1: the commands to one worker are a subsequence of Launch, Deploy, Start,
-//!   EndSources, Stop, Kill, each at most once; all but the first and the last
-//!   only while it answers.
-//! - I2: no task starts before every task of the job is deployed, so a partition
-//!   exists when it is asked for.
+//! - I1: the commands to one worker are a subsequence of Launch, Deploy, Start, EndSources, Stop, Kill, each at most
+//!   once. All except the first and the last come only while the worker answers.
+//! - I2: no task starts before every task of the job is deployed, so a partition exists when a consumer requests it.
 //! - I3: [`Command::End`] comes once, last, and when every worker is gone.
-//! - I4: once a job is ending it has ended within the cancel timeout and
-//!   [`KILL_LIMIT`], whatever the workers do.
-//! - I5: a job that was told to stop is ending within the stop timeout.
+//! - I4: an ending job has ended within the cancel timeout plus [`KILL_LIMIT`], whether or not its workers answer.
+//! - I5: a job that the user stops is ending within the stop timeout.
 //!
-//! # Which failure is the cause
-//! A task that lost its connection, or whose producer failed, is the echo of
-//! something else. The machine waits for the news of it before it takes the echo
-//! for the cause: [`ROOT_GRACE`], or [`HEARSAY_GRACE`] where somebody who failed
-//! has yet to say so. Of several echoes the one that says the most is taken, a
-//! lost connection before what it did to others. The first root wins over all
-//! that follows.
+//! # Cause of a failure
+//! A task that lost its connection, or whose producer failed, reports an echo of another failure. The machine waits for
+//! the root failure before it takes the echo for the cause. It waits [`ROOT_GRACE`], or [`HEARSAY_GRACE`] if a failed
+//! task has not reported yet. Of several echoes it takes the one with the strongest evidence: a lost connection before
+//! its effects on others. The first root failure wins over all later ones.
 
 mod regions;
 mod worker;
@@ -49,7 +43,7 @@ use crate::{
     plan::Plan,
 };
 
-/// What happened.
+/// An event that the machine reacts to.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     /// The job may begin.
@@ -62,61 +56,61 @@ pub(crate) enum Input {
     Started { worker: u32 },
     /// A worker is alive.
     Heartbeat { worker: u32 },
-    /// A task ended well.
+    /// A task ended successfully.
     TaskFinished { task: u32 },
     /// A worker could not build a task.
     TaskNotBuilt { task: u32, error: TaskError },
-    /// A task ended with an error: `has_run`, once its operators were open.
+    /// A task ended with an error. `has_run`: its operators were open.
     TaskFailed { task: u32, error: TaskError, has_run: bool },
-    /// A worker could not do what it was asked.
+    /// A worker failed to do a request.
     WorkerFailed { worker: u32, message: String },
-    /// A worker's process ended or its connection closed, unasked.
+    /// A worker's process ended or its connection closed without a request.
     WorkerLost { worker: u32, how: WorkerExit },
-    /// A worker asked to stop, or killed, is gone.
+    /// A worker that was stopped or killed is gone.
     WorkerGone { worker: u32 },
-    /// Checkpoints cannot be taken any more, or not be read.
+    /// Checkpoints cannot be taken any more, or cannot be read.
     CheckpointsFailed { failure: Failure },
-    /// The user wants the job to end.
+    /// The user cancels the job.
     Cancel,
-    /// The user wants it to end well: its sources end. Until all tasks run, that waits.
+    /// The user stops the job gracefully: its sources end. This waits until all tasks run.
     Stop { drain: bool },
     /// Time has passed.
     Tick,
 }
 
-/// What to do.
+/// An action for the driver.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Command {
     /// Start the worker; answered by `Registered`.
     Launch { worker: u32 },
-    /// Ship its tasks; answered by `Deployed`.
+    /// Send the worker its tasks; answered by `Deployed`.
     Deploy { worker: u32 },
-    /// Tell it the addresses and start its tasks; answered by `Started`.
+    /// Send the addresses of its peers and start its tasks; answered by `Started`.
     Start { worker: u32 },
-    /// Tell its sources that they have ended; answered by their ends.
+    /// End the worker's sources; answered by their ends.
     EndSources { worker: u32, drain: bool },
-    /// Cancel what runs, fetch its last report, let it go; answered by `WorkerGone`.
+    /// Cancel its tasks, fetch its last report and release it; answered by `WorkerGone`.
     Stop { worker: u32 },
-    /// End its process by force; answered by `WorkerGone`.
+    /// Kill its process; answered by `WorkerGone`.
     Kill { worker: u32 },
-    /// The job is over.
+    /// The attempt is over.
     End { outcome: Outcome },
 }
 
-/// How a job ended.
+/// Result of an attempt.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
     Finished,
     Cancelled,
-    /// Told to stop, cancelled because these tasks had not ended in time.
+    /// The user stopped the job, and it was cancelled because these tasks had not ended in time.
     StopTimeout {
         tasks: Vec<u32>,
     },
     Failed(Failure),
 }
 
-/// Why a job failed, by the numbers the machine knows. `Build`: what the task is made of cannot be loaded, as a module is
-/// missing, for one.
+/// Reason why a job failed, with the numbers that the machine knows. `Build`: the parts of a task cannot be loaded, for
+/// example because a module is missing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
     Task { task: u32, error: TaskError },
@@ -130,20 +124,21 @@ pub(crate) enum Failure {
     Store { error: StoreError },
 }
 
-/// Whether tasks ever came to run, and where.
+/// Whether tasks have ever run, and where.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum LaunchHistory {
     #[default]
     None,
-    /// In a process before this one, of whose checkpoint the job goes on.
+    /// In an earlier process, from whose checkpoint the job resumes.
     Elsewhere,
     /// In an attempt of this process.
     Here,
 }
 
 impl Failure {
-    /// Whether the next attempt may fare better, of what came to run so far. What a task cannot begin with it cannot begin with
-    /// then; what cannot be loaded has to be mended, but where it could be before: there something else is amiss.
+    /// Whether the next attempt may succeed, given the attempts so far. A task that cannot begin with its snapshot
+    /// cannot begin with it later either. Code that cannot be loaded must be fixed, unless it was loaded here before:
+    /// then something else is wrong.
     fn may_pass(&self, past: LaunchHistory) -> bool {
         match self {
             Self::Task { error: TaskError::Snapshot(error), .. } if !error.may_pass() => false,
@@ -154,8 +149,8 @@ impl Failure {
         }
     }
 
-    /// The root cause, if it lies in the program or its data. None if a retry may help: a lost worker, a storage that does
-    /// not answer.
+    /// Returns the root cause if it is in the program or its data. Returns `None` if a retry may help, as after a lost
+    /// worker or an unavailable storage.
     pub(crate) fn root_cause(&self) -> Option<RootCause> {
         match self {
             Self::Task { error, .. } | Self::Build { error, .. } => error.root_cause(),
@@ -171,7 +166,7 @@ impl Failure {
         }
     }
 
-    /// The same in the terms of users: names, addresses and processes.
+    /// Converts the failure to the terms of users: names, addresses and processes.
     pub(crate) fn into_error(self, plan: &Plan, identity: impl Fn(u32) -> WorkerIdentity) -> ClusterError {
         match self {
             Self::Task { task, error } | Self::Build { task, error } => {
@@ -203,7 +198,7 @@ impl Failure {
     }
 }
 
-/// Where the job is. Shown to users.
+/// State of a job. Shown to users.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -211,19 +206,19 @@ pub enum JobState {
     Created,
     /// Workers are starting.
     Launching,
-    /// All workers are there; tasks are being built.
+    /// All workers have registered; tasks are being built.
     Deploying,
     /// Tasks run.
     Running,
-    /// The user stopped it: sources have ended, what is in flight is worked off.
+    /// The user stopped the job: sources have ended, and in-flight records are processed.
     Stopping,
-    /// Every task ended well; workers are leaving.
+    /// Every task ended successfully; workers are leaving.
     Finishing,
-    /// Something failed; the cause is being found or workers are leaving.
+    /// A failure occurred; the machine looks for its cause, or workers are leaving.
     Failing,
     /// The user cancelled; workers are leaving.
     Cancelling,
-    /// An attempt has failed; the next one waits for its time.
+    /// An attempt has failed; the next one waits for its delay.
     Restarting,
     /// Nothing is left.
     Ended,
@@ -246,7 +241,7 @@ impl fmt::Display for JobState {
     }
 }
 
-/// The times the machine acts by.
+/// Time limits of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) launch: Duration,
@@ -255,20 +250,20 @@ pub(crate) struct Limits {
     pub(crate) cancel: Duration,
 }
 
-/// The state of one job. See the module documentation.
+/// State machine of one attempt. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct JobMachine {
     limits: Limits,
     state: JobState,
     workers: Vec<WorkerState>,
-    /// Per task of the job: its worker, and whether it is over, or none of this attempt's.
+    /// For each task of the job, its worker, and whether it is over or not part of this attempt.
     tasks: Vec<(u32, bool)>,
     unfinished: usize,
-    /// When launching and deploying has taken too long.
+    /// Time at which launching and deploying has taken too long.
     launch_deadline: Duration,
-    /// What the user said who wants the job to end well, and until when it may take.
+    /// Whether the user's stop drains, and the deadline of the stop.
     stop: Option<(bool, Duration)>,
-    /// An echo of a failure, and until when its root may still turn up.
+    /// Echo of a failure, and the time until which its root may still be reported.
     suspicion: Option<(Failure, Duration)>,
     outcome: Option<Outcome>,
     has_run: bool,
@@ -276,8 +271,8 @@ pub(crate) struct JobMachine {
 }
 
 impl JobMachine {
-    /// Of those tasks of a job that are `wanted`, by their numbers: on `participants` (worker numbers), where task `i` runs
-    /// on `placement[i]`. News of other tasks changes nothing.
+    /// Creates the machine of the `wanted` tasks of a job, by their numbers. The workers are `participants`; task `i`
+    /// runs on `placement[i]`. Events of other tasks change nothing.
     pub(crate) fn of_some(
         participants: &[u32],
         placement: &[u32],
@@ -308,8 +303,7 @@ impl JobMachine {
         }
     }
 
-    /// Takes what happened `now` after the job's beginning. Total: news that
-    /// comes too late or twice changes nothing.
+    /// Handles an event at time `now` after the job's beginning. Total: late or repeated events change nothing.
     pub(crate) fn handle(&mut self, input: Input, now: Duration) {
         if self.state == JobState::Ended {
             return;
@@ -338,17 +332,17 @@ impl JobMachine {
         self.assert_invariants();
     }
 
-    /// What to do next; `None` until another input changes that.
+    /// Returns the next action, or `None` until another input.
     pub(crate) fn poll_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// When to bring a [`Input::Tick`] if nothing happens before.
+    /// Returns the time of the next [`Input::Tick`] if no other input arrives before.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let workers = self.workers.iter().filter_map(|worker| worker.timeout(self.limits.heartbeat));
         let suspicion = self.suspicion.iter().map(|&(_, deadline)| deadline);
         let launch = self.is_starting().then_some(self.launch_deadline);
-        // Whoever is failing ends by that.
+        // The stop timeout does not apply to a failing attempt, which ends by its failure.
         let is_stopping = self.outcome.is_none() && self.suspicion.is_none();
         let stop = self.stop.filter(|_| is_stopping).map(|(_, deadline)| deadline);
         workers.chain(suspicion).chain(launch).chain(stop).min()
@@ -358,12 +352,12 @@ impl JobMachine {
         self.state
     }
 
-    /// Whether the attempt came to run: all its tasks did, or one did and failed before all workers had said so.
+    /// Whether the attempt has run: all its tasks did, or one did and failed before all workers had started.
     pub(crate) fn has_run(&self) -> bool {
         self.has_run
     }
 
-    /// Whether the attempt ends by a failure that may pass, after such a past, and the user has not told it to end.
+    /// Whether the attempt ends by a failure that may pass, given this history, and the user has not stopped the job.
     pub(crate) fn may_begin_again(&self, past: LaunchHistory) -> bool {
         self.stop.is_none() && matches!(&self.outcome, Some(Outcome::Failed(failure)) if failure.may_pass(past))
     }
@@ -380,8 +374,7 @@ impl JobMachine {
         }
     }
 
-    /// A worker answered: it goes from one phase to the next, and perhaps the
-    /// job with it.
+    /// Moves a worker that has answered to its next phase, and possibly the job with it.
     fn advance(&mut self, worker: u32, from: Phase, to: Phase, now: Duration) {
         self.heard(worker, now);
         if self.phase(worker) != Some(from) {
@@ -389,8 +382,8 @@ impl JobMachine {
         }
         self.set_phase(worker, to);
         if to == Phase::Deploying {
-            // Not held back until all have registered: building chains takes
-            // time, and the workers do it side by side.
+            // Deployment does not wait until all workers have registered: building chains takes time, and the workers
+            // build in parallel.
             self.commands.push_back(Command::Deploy { worker });
         }
         if self.suspicion.is_some() || !self.is_starting() {
@@ -429,7 +422,7 @@ impl JobMachine {
     fn task_not_built(&mut self, task: u32, error: TaskError, now: Duration) {
         let Some(&(worker, _)) = self.tasks.get(task as usize) else { return };
         self.heard(worker, now);
-        // Of what else it takes the worker may have more another time.
+        // Other build errors may pass: the worker may have more resources in another attempt.
         let is_of_the_program = matches!(error, TaskError::Operator(_) | TaskError::Config(_));
         let failure = if is_of_the_program { Failure::Build { task, error } } else { Failure::Task { task, error } };
         self.fail(failure, now);
@@ -438,7 +431,7 @@ impl JobMachine {
     fn task_failed(&mut self, task: u32, error: TaskError, has_run: bool, now: Duration) {
         let Some(&(worker, _)) = self.tasks.get(task as usize) else { return };
         self.heard(worker, now);
-        // One that was the victim of another says nothing of how far that had come.
+        // A task that failed because of another does not show whether this attempt has run.
         self.has_run |= has_run && error.evidence() == Evidence::Cause;
         self.fail(Failure::Task { task, error }, now);
     }
@@ -448,8 +441,7 @@ impl JobMachine {
         if phase == Phase::Idle || phase >= Phase::Killing {
             return;
         }
-        // Its process may live on without a connection; and if it is dead, the
-        // kill reaps it.
+        // The process may still run without a connection. If it is dead, the kill reaps it.
         self.kill(worker, now);
         match phase {
             Phase::Launching => self.fail(Failure::LaunchFailed { worker, how }, now),
@@ -465,7 +457,7 @@ impl JobMachine {
     }
 
     fn cancel(&mut self, now: Duration) {
-        // A job that is failing goes on failing: its cause must not be lost.
+        // A failing job continues to fail, so that its cause is not lost.
         if self.suspicion.is_none() {
             self.end_with(Outcome::Cancelled, JobState::Cancelling, now);
         }
@@ -478,7 +470,7 @@ impl JobMachine {
         }
     }
 
-    /// Once the user has said so and all tasks run.
+    /// Ends the sources once the user has stopped the job and all tasks run.
     fn end_sources(&mut self) {
         let (JobState::Running, Some((drain, _))) = (self.state, self.stop) else { return };
         self.state = JobState::Stopping;
@@ -499,7 +491,9 @@ impl JobMachine {
         match &mut self.suspicion {
             Some((known, deadline)) if evidence > known.evidence() => {
                 *known = failure;
-                // What says nothing is no reason to hurry, and what says more none to wait longer.
+                // Hearsay replaces the short deadline of an echo without evidence. A lost connection never extends the
+                // wait.
+                // not extend it.
                 *deadline = if evidence == Evidence::Break { (*deadline).min(now + grace) } else { now + grace };
             }
             Some(_) => {}
@@ -522,7 +516,7 @@ impl JobMachine {
             }
         }
         if self.is_starting() && now >= self.launch_deadline {
-            // Those furthest behind are what the others wait for.
+            // The workers that have progressed least delay the others.
             let last = self.workers.iter().map(|worker| worker.phase).min().unwrap_or(Phase::Launching);
             let workers = self.workers_in(last);
             self.fail(Failure::LaunchTimeout { workers, limit: self.limits.launch }, now);
@@ -537,7 +531,7 @@ impl JobMachine {
         }
     }
 
-    /// Fixes how the job ends, once, and lets every worker go.
+    /// Sets the outcome once, and releases every worker.
     fn end_with(&mut self, outcome: Outcome, state: JobState, now: Duration) {
         if self.outcome.is_some() {
             return;
@@ -621,11 +615,10 @@ impl JobMachine {
     }
 }
 
-/// How long an echo of a failure waits for its root.
+/// Time that an echo of a failure waits for its root.
 pub(crate) const ROOT_GRACE: Duration = Duration::from_millis(500);
-/// The same where the echo names a task that failed: its own report is on its way
-/// already, and only a worker that is short of time holds it up for so long.
+/// Time that an echo waits if it names a failed task. That task's own report is already on its way, and only an
+/// overloaded worker delays it this long.
 pub(crate) const HEARSAY_GRACE: Duration = Duration::from_secs(5);
-/// How long a killed process may take to be gone before the job ends without
-/// it; only an in-process worker with a stuck task gets there.
+/// Time after which the job ends without a killed process. Only an in-process worker with a stuck task takes this long.
 pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(2);

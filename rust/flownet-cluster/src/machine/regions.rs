@@ -1,64 +1,66 @@
-//! The regions of a job, each with attempts of its own: what ends together, what begins anew alone, and when all does.
+//! Ends and restarts the regions of a job: separately, together or with the whole job.
 //!
-//! Between the driver and the [`JobMachine`] of each region. What happens to a worker is told to all regions, what happens
-//! to a task to its own. A region that has failed waits; who says after how long it begins anew is outside
-//! ([`RegionCommand::Failed`], [`RegionsMachine::restart_at`]).
+//! [`RegionsMachine`] sits between the driver and the [`JobMachine`] of each region. It passes events of a worker to
+//! all regions, and events of a task to the task's region. A region that has failed waits. The caller decides about the
+//! delay of its restart ([`RegionCommand::Failed`], [`RegionsMachine::restart_at`]).
 //!
 //! ```text
 //! Attempt -- finished --> Finished
-//!    ^  '-- failed, may pass --> Waiting --.        all wait: the attempt of the whole job ends, and whoever runs it may
-//!    '------ its time has come ------------'        begin it anew
+//!    ^  '-- failed, may pass --> Waiting --.        all wait: the attempt of the whole job ends, and the driver may
+//!    '------ restart delay is over --------'        begin another
 //! ```
 //!
 //! # Invariants
-//! - G1: a region is told to stop, or a worker killed for it, only if it has failed itself, or the job ends.
-//! - G2: nothing is decided about regions that have failed, and none begins, while another one is failing: what has one
-//!   cause, a lost worker for one, is one failure, and no worker is launched for one region that another may still kill.
-//! - G3: failures until the regions begin anew are one with the first: they are asked about once.
-//! - G4: [`RegionCommand::End`] comes once and last, when no region has anything left. If it is because all have failed, the
-//!   job may begin again as a whole; so it may if what failed is not of a region, and then those that had finished do, too.
-//! - G5: a failure of a region that never came to run, that cannot pass, or that comes after the user has told the job to
-//!   end, ends the job. So does one that came to run in another process alone, of which a task cannot be loaded here.
+//! - G1: a region is stopped, or a worker killed for it, only if the region itself has failed or the job ends.
+//! - G2: while a region is failing, nothing is decided about failed regions and none begins. Failures with one cause,
+//!   such as a lost worker, count as one failure. No worker is launched for one region that another may still kill.
+//! - G3: failures until the regions restart count as one with the first: the driver is asked about them once.
+//! - G4: [`RegionCommand::End`] comes once and last, when no region has anything left. The job may begin again as a
+//!   whole if all regions have failed. It may also do so if the failure belongs to no region; then finished regions
+//!   begin again, too.
+//! - G5: a region's failure ends the job if the region has never run, if the failure cannot pass, or if the user has
+//!   already ended the job. So does a failure to load a task of a region that has run only in another process.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::{Command, Failure, Input, JobMachine, JobState, LaunchHistory, Limits, Outcome};
 use crate::plan::Regions;
 
-/// What to do.
+/// An action for the driver.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum RegionCommand {
-    /// Do this for the attempt of a region. Never an end.
+    /// Carry out a command for the attempt of a region. Never an end.
     Of { region: u32, command: Command },
-    /// These have failed, others go on; answered by [`RegionsMachine::restart_at`] or [`RegionsMachine::give_up`].
+    /// These regions have failed while others run; answered by [`RegionsMachine::restart_at`] or
+    /// [`RegionsMachine::give_up`].
     Failed { regions: Vec<u32>, failure: Failure },
-    /// Attempts of these begin; what is to be done for them follows.
+    /// Attempts of these regions begin; the commands for them follow.
     Begin { regions: Vec<u32> },
     /// The attempt of the whole job is over.
     End { outcome: Outcome },
 }
 
-/// The regions of one attempt of a job. See the module documentation.
+/// State machine of the regions of one attempt of a job. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct RegionsMachine {
     placement: Placement,
     regions: Vec<Region>,
     waiting: FailedRegions,
-    /// How the job ends, once that is known.
+    /// Outcome of the job, once it is decided.
     verdict: Option<Outcome>,
-    /// What the user said who wants it to end well.
+    /// Whether the user's stop drains, once the user has stopped the job.
     drain: Option<bool>,
     is_cancelled: bool,
-    /// What failed is not of a region.
+    /// Whether the failure belongs to no region.
     is_global: bool,
     has_ended: bool,
     commands: VecDeque<RegionCommand>,
 }
 
-/// Where tasks are, and what they belong to.
+/// Workers and regions of the tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
-    /// The worker of each task.
+    /// Worker of each task.
     pub(crate) workers: Vec<u32>,
     pub(crate) regions: Regions,
     /// All workers of the job.
@@ -70,34 +72,34 @@ pub(crate) struct Placement {
 struct Region {
     machine: JobMachine,
     phase: Phase,
-    /// Whether an attempt of it came to run.
+    /// Whether and where an attempt of the region has run.
     past: LaunchHistory,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     Attempt,
-    /// It has failed.
+    /// The region has failed.
     Waiting,
     Finished,
-    /// It has ended, and so does the job.
+    /// The region has ended, and the job ends with it.
     Over,
 }
 
-/// What is known of the regions that have failed.
+/// State of the regions that have failed.
 #[derive(Debug)]
 enum FailedRegions {
     None,
-    /// The first failure; nobody was asked yet.
+    /// The first failure; the driver was not asked yet.
     Undecided(Failure),
-    /// Somebody was asked, and has not answered.
+    /// The driver was asked and has not answered.
     Asked(Failure),
-    /// They begin at this time.
+    /// The regions begin at this time.
     Until(Failure, Duration),
 }
 
 impl RegionsMachine {
-    /// All regions are to begin, after such a past each; none where nothing is said.
+    /// Creates the machine with all regions about to begin. `past` is the history of each region; none if empty.
     pub(crate) fn new(placement: Placement, past: &[LaunchHistory]) -> Self {
         let region = |region: u32| Region {
             machine: placement.machine(region),
@@ -118,7 +120,7 @@ impl RegionsMachine {
         }
     }
 
-    /// Takes what happened `now` after the job's beginning: of a task to its region, all else to all regions.
+    /// Handles an event at time `now` after the job's beginning: events of a task in its region, others in all regions.
     pub(crate) fn handle(&mut self, input: Input, now: Duration) {
         match input {
             Input::TaskFinished { task } | Input::TaskNotBuilt { task, .. } | Input::TaskFailed { task, .. } => {
@@ -136,23 +138,23 @@ impl RegionsMachine {
         self.settle(now);
     }
 
-    /// Takes what happened to the attempt of one region.
+    /// Handles an event of one region's attempt.
     pub(crate) fn handle_in(&mut self, region: u32, input: Input, now: Duration) {
         self.tell(region as usize, &input, now);
         self.settle(now);
     }
 
-    /// What to do next; `None` until another input changes that.
+    /// Returns the next action, or `None` until another input.
     pub(crate) fn poll_command(&mut self) -> Option<RegionCommand> {
         self.commands.pop_front()
     }
 
-    /// When to bring an [`Input::Tick`] if nothing happens before.
+    /// Returns the time of the next [`Input::Tick`] if no other input arrives before.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         self.attempts().filter_map(|region| region.machine.poll_timeout()).min()
     }
 
-    /// When to [begin](Self::begin_waiting) regions that have failed, if nothing happens before.
+    /// Returns the time to [begin](Self::begin_waiting) failed regions, if nothing happens before.
     pub(crate) fn begins_at(&self) -> Option<Duration> {
         match self.waiting {
             FailedRegions::Until(_, at) if !self.has_failing() && !self.has_ended => Some(at),
@@ -160,12 +162,12 @@ impl RegionsMachine {
         }
     }
 
-    /// The regions that begin next, while they wait.
+    /// Returns the regions that wait for their next attempt.
     pub(crate) fn waiting(&self) -> Vec<u32> {
         (0..).zip(&self.regions).filter(|(_, one)| one.phase == Phase::Waiting).map(|(region, _)| region).collect()
     }
 
-    /// Those that have failed are to begin anew at this time; at once, if the job was told to end well.
+    /// Sets the time at which failed regions restart. They restart at once if the user has stopped the job.
     pub(crate) fn restart_at(&mut self, at: Duration) {
         if let FailedRegions::Asked(failure) = &self.waiting {
             let at = if self.drain.is_some() { Duration::ZERO } else { at };
@@ -173,7 +175,7 @@ impl RegionsMachine {
         }
     }
 
-    /// They are not to: the job ends.
+    /// Ends the job instead of restarting failed regions.
     pub(crate) fn give_up(&mut self, now: Duration) {
         if let FailedRegions::Asked(failure) = &self.waiting {
             let outcome = Outcome::Failed(failure.clone());
@@ -182,7 +184,7 @@ impl RegionsMachine {
         }
     }
 
-    /// Begins attempts of the regions that wait, if it is time.
+    /// Begins attempts of the waiting regions, if it is time.
     pub(crate) fn begin_waiting(&mut self, now: Duration) {
         if self.verdict.is_some() || self.begins_at().is_none_or(|at| at > now) {
             return;
@@ -202,7 +204,7 @@ impl RegionsMachine {
         self.settle(now);
     }
 
-    /// Where the job is.
+    /// Returns the state of the job.
     pub(crate) fn state(&self) -> JobState {
         match &self.verdict {
             _ if self.has_ended => return JobState::Ended,
@@ -212,7 +214,7 @@ impl RegionsMachine {
         }
         let states: Vec<JobState> = self.attempts().map(|region| region.machine.state()).collect();
         if !states.is_empty() && states.iter().all(|state| *state == JobState::Failing) {
-            // It is all there is.
+            // All regions with an attempt are failing.
             return JobState::Failing;
         }
         let has_past = |region: &Region| region.past != LaunchHistory::None;
@@ -223,7 +225,7 @@ impl RegionsMachine {
         LEAST_FIRST.into_iter().find(|state| states.contains(state)).unwrap_or(JobState::Finishing)
     }
 
-    /// Whether the tasks of all regions run, but for those that have finished.
+    /// Whether the tasks of all regions run, except those of finished regions.
     pub(crate) fn all_run(&self) -> bool {
         let runs = |region: &Region| matches!(region.machine.state(), JobState::Running | JobState::Stopping);
         let is_finishing = |region: &Region| region.machine.state() == JobState::Finishing;
@@ -236,22 +238,22 @@ impl RegionsMachine {
             })
     }
 
-    /// Whether a region has failed and others go on, or all do again.
+    /// Whether a region has failed and its tasks do not all run again yet.
     pub(crate) fn is_broken(&self) -> bool {
         self.has_failing() || self.regions.iter().any(|region| region.phase == Phase::Waiting)
     }
 
-    /// Which regions ever came to run.
+    /// Returns the history of each region.
     pub(crate) fn past(&self) -> Vec<LaunchHistory> {
         self.regions.iter().map(|region| region.past).collect()
     }
 
-    /// Whether the job has ended because all regions failed that had not finished, and may begin again.
+    /// Whether the attempt has ended because all unfinished regions failed, and the job may begin again.
     pub(crate) fn may_begin_again(&self) -> bool {
         self.has_ended && self.verdict.is_none() && !self.is_cancelled
     }
 
-    /// When it is to begin again, if that was asked and answered before all had failed.
+    /// Returns the time of the next attempt, if the driver decided it before all regions had failed.
     pub(crate) fn begins_again_at(&self) -> Option<Duration> {
         match self.waiting {
             FailedRegions::Until(_, at) => Some(at),
@@ -259,7 +261,8 @@ impl RegionsMachine {
         }
     }
 
-    /// If nothing is failing it is the cause of all that ends now, whatever regions wait for.
+    /// Records a failure of the whole job. If no region is failing, it becomes the cause of everything that ends now,
+    /// in place of the failure that regions wait for.
     fn failed_globally(&mut self, failure: &Failure) {
         self.is_global = true;
         if !self.has_failing()
@@ -299,7 +302,7 @@ impl RegionsMachine {
                 }
                 Phase::Waiting
             }
-            // G5.
+            // G5: other outcomes end the job.
             outcome => {
                 self.end_with(outcome, now);
                 Phase::Over
@@ -307,13 +310,13 @@ impl RegionsMachine {
         };
     }
 
-    /// Fixes how the job ends, and ends the regions that are left.
+    /// Sets the outcome of the job, and ends the remaining regions.
     fn end_with(&mut self, outcome: Outcome, now: Duration) {
         match (&mut self.verdict, outcome) {
             (Some(Outcome::StopTimeout { tasks }), Outcome::StopTimeout { tasks: more }) => {
                 return tasks.extend(more);
             }
-            // Its cause must not be lost.
+            // The cause of the failure must not be lost.
             (verdict @ Some(Outcome::Cancelled), outcome @ Outcome::Failed(_)) => *verdict = Some(outcome),
             (Some(_), _) => return,
             (verdict, outcome) => *verdict = Some(outcome),
@@ -324,13 +327,13 @@ impl RegionsMachine {
         (0..self.regions.len()).for_each(|region| self.tell(region, &Input::Cancel, now));
     }
 
-    /// What follows from where the regions are.
+    /// Derives decisions from the phases of the regions.
     fn settle(&mut self, now: Duration) {
         if self.has_ended {
             return;
         }
         if self.is_cancelled && self.verdict.is_none() && !self.waiting().is_empty() {
-            // G5: the user does not want it to begin anew.
+            // G5: the user has cancelled the job, so no region restarts.
             let cause = self.cause();
             self.end_with(cause, now);
         }
@@ -354,7 +357,7 @@ impl RegionsMachine {
         }
     }
 
-    /// How it ends when no region has an attempt; none if those that have failed begin anew by themselves.
+    /// Returns the outcome when no region has an attempt, or `None` if the failed regions restart on their own.
     fn whole_outcome(&self) -> Option<Outcome> {
         if self.verdict.is_some() {
             return self.verdict.clone();
@@ -363,7 +366,7 @@ impl RegionsMachine {
             return Some(Outcome::Finished);
         }
         let has_finished = self.regions.iter().any(|region| region.phase == Phase::Finished);
-        // G4.
+        // G4: otherwise the failed regions restart on their own.
         (!has_finished || self.is_global).then(|| self.cause())
     }
 
@@ -386,7 +389,7 @@ impl RegionsMachine {
 }
 
 impl Placement {
-    /// The machine of an attempt of a region. Workers that no task needs are with the first one.
+    /// Creates the machine of a region's attempt. Workers without tasks belong to the first region.
     fn machine(&self, region: u32) -> JobMachine {
         let of = |task: usize| self.regions.of_task(task as u32);
         let placed = |worker: u32, region| {
@@ -403,7 +406,7 @@ fn is_starting(state: JobState) -> bool {
     matches!(state, JobState::Created | JobState::Launching | JobState::Deploying)
 }
 
-/// Where the job is, is where the first of these is that a region is in.
+/// The state of the job is the first of these states that a region is in.
 const LEAST_FIRST: [JobState; 7] = [
     JobState::Created,
     JobState::Launching,

@@ -1,4 +1,4 @@
-//! Worlds in which tasks fail, workers die, and answers come late and in any order, also while regions begin anew.
+//! Tests with failing tasks, dying workers and answers that are late or reordered, also while regions restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ fn killed() -> WorkerExit {
     WorkerExit::Signalled { signal: 9 }
 }
 
-/// What a worker will say, if it lives until then.
+/// Answer that a worker sends if it lives until then.
 #[derive(Clone, Debug)]
 enum Answer {
     Registered { worker: u32 },
@@ -60,19 +60,19 @@ struct Process {
     is_leaving: bool,
 }
 
-/// A job, its workers, and what must hold of the commands.
+/// Simulation of a job and its workers that checks the commands.
 struct World {
     machine: RegionsMachine,
     placement: Placement,
     now: Duration,
     answers: Vec<Answer>,
     processes: BTreeMap<u32, Process>,
-    /// Of each region.
+    /// Attempt of each region.
     attempts: Vec<u32>,
-    /// What lies where: the regions that each worker was deployed, and has not given back.
+    /// Pairs of a region and a worker on which it is deployed and not freed.
     deployed: BTreeSet<(u32, u32)>,
     runs: BTreeSet<(u32, u32)>,
-    /// Regions that something happened to since they began.
+    /// Regions that were affected by an event since they began.
     hurt: BTreeSet<u32>,
     is_ending: bool,
     asked: u32,
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// G1.
+    /// Checks G1.
     fn assert_to_be_ended(&self, region: u32) {
         let has_finished = self.machine.regions[region as usize].machine.state() == JobState::Finishing;
         assert!(
@@ -207,7 +207,7 @@ impl World {
         );
     }
 
-    /// All regions with something on a worker are hurt by its loss.
+    /// Loses a worker, which affects all regions with something on it.
     fn lose(&mut self, worker: u32) {
         let tasks = self.placement.workers.iter().zip(0..).filter(|(at, _)| **at == worker);
         self.hurt.extend(tasks.filter_map(|(_, task)| self.placement.regions.of_task(task)));
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// Instead of the answer that all was deployed.
+    /// Replaces the answer that all tasks are deployed.
     fn fail_to_build(&mut self, task: u32) {
         let worker = self.placement.workers[task as usize];
         let region = self.placement.regions.of_task(task).expect("a task of some region");
@@ -282,7 +282,7 @@ impl World {
 
     fn wait(&mut self, by: Duration) {
         self.now += by;
-        // They all live, and say so.
+        // All workers are alive and report it.
         let alive: Vec<u32> = self.processes.iter().filter(|(_, one)| one.is_registered).map(|(one, _)| *one).collect();
         alive.into_iter().for_each(|worker| self.handle(Input::Heartbeat { worker }));
         self.handle(Input::Tick);
@@ -290,7 +290,7 @@ impl World {
         self.obey();
     }
 
-    /// Everybody answers, and nothing happens any more.
+    /// Delivers all answers until nothing happens any more.
     fn come_to_rest(&mut self) {
         for _ in 0..400 {
             while !self.answers.is_empty() {
@@ -498,7 +498,7 @@ fn a_stop_that_takes_too_long_names_the_tasks_of_all_regions() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// G1 to G4 hold at each command (see [`World`]); and when nothing happens any more, all runs again.
+    /// G1 to G4 hold at each command (see [`World`]). When nothing happens any more, everything runs again.
     #[test]
     fn whatever_fails_only_that_begins_anew_and_all_comes_to_run(seed in any::<u64>()) {
         let (mut world, mut rng) = world_of(seed);
@@ -508,7 +508,7 @@ proptest! {
             }
             match rng.u32(0..20) {
                 0 => {
-                    // What never came to run would end the job.
+                    // The loss of a region that has never run would end the job.
                     let worker = rng.u32(0..4);
                     if world.machine.past().iter().all(|past| *past == LaunchHistory::Here) {
                         world.die(worker);

@@ -1,4 +1,4 @@
-//! Virtual time: every test is a list of inputs and the commands they lead to.
+//! Tests in virtual time: each is a list of inputs and the resulting commands.
 
 use flownet_runtime::snapshot::SnapshotError;
 use flownet_runtime::{ExchangeFailure, ExchangeFailureKind, OperatorFailure};
@@ -64,7 +64,7 @@ impl Rig {
         self.handle(Input::Tick)
     }
 
-    /// I1 and I3, from the commands alone.
+    /// Checks I1 and I3 from the commands alone.
     fn assert_legal(&self, command: &Command) {
         assert!(
             !self.issued.iter().any(|issued| matches!(issued, Command::End { .. })),
@@ -84,7 +84,7 @@ impl Rig {
         self.handle(Input::TaskFailed { task, error, has_run: true })
     }
 
-    /// Lets all workers that were told to go be gone, and says how it ended.
+    /// Reports all released workers as gone and returns the outcome.
     fn outcome(&mut self) -> Outcome {
         for worker in 0..3 {
             self.handle(Input::WorkerGone { worker });
@@ -166,7 +166,7 @@ fn a_job_has_come_to_run_once_one_of_its_tasks_did_and_failed_by_itself() {
             rig.handle(Input::Registered { worker });
             rig.handle(Input::Deployed { worker });
         }
-        // Of the other worker nobody has heard.
+        // The other worker has not answered.
         rig.handle(Input::Started { worker: 1 });
         assert!(!rig.machine.has_run());
         rig
@@ -530,8 +530,8 @@ proptest! {
             rig.now += Duration::from_millis(millis);
             rig.handle(input);
         }
-        // From here on nobody answers. Time alone must end a job that has
-        // begun; one that has not is cancelled.
+        // No worker answers from here on. Time alone must end a job that has begun. A job that has not begun is
+        // cancelled.
         let silent_since = rig.now;
         rig.handle(if cancelled { Input::Cancel } else { Input::Begin });
         for _ in 0..100 {

@@ -1,23 +1,23 @@
-//! Where one worker is in its life, and when the coordinator loses patience.
+//! Tracks the phase of one worker and the time limits of the coordinator for it.
 
 use std::time::Duration;
 
-/// A worker's life runs down this list; steps may be left out, never repeated.
+/// Phase of a worker. Phases follow in this order; some may be skipped, none repeats.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Phase {
-    /// Nothing was asked of it.
+    /// No request was sent.
     Idle,
-    /// Asked to start; has not registered.
+    /// Launch requested; not registered yet.
     Launching,
-    /// Registered and asked to deploy.
+    /// Registered, deployment requested.
     Deploying,
     /// All its tasks are built.
     Deployed,
-    /// Asked to start its tasks.
+    /// Start of its tasks requested.
     Starting,
     /// Its tasks run.
     Running,
-    /// Asked to cancel what runs, to report and to go.
+    /// Asked to cancel its tasks, to send its last report and to exit.
     Stopping,
     /// Its process is being killed.
     Killing,
@@ -25,13 +25,13 @@ pub(super) enum Phase {
     Gone,
 }
 
-/// One worker as the machine sees it.
+/// State of one worker in the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkerState {
     pub(super) phase: Phase,
-    /// When it last said anything.
+    /// Time of the last message.
     last_heard: Duration,
-    /// When [`Phase::Stopping`] or [`Phase::Killing`] has taken too long.
+    /// Time at which [`Phase::Stopping`] or [`Phase::Killing`] has taken too long.
     deadline: Duration,
 }
 
@@ -44,13 +44,13 @@ impl WorkerState {
         self.last_heard = now;
     }
 
-    /// Goes to a phase that must be left again by `deadline`.
+    /// Enters a phase that must end by `deadline`.
     pub(super) fn enter_until(&mut self, phase: Phase, deadline: Duration) {
         self.phase = phase;
         self.deadline = deadline;
     }
 
-    /// Whether it answers: registered, and not told to go.
+    /// Whether the worker answers: it has registered and was not released.
     pub(super) fn is_serving(&self) -> bool {
         (Phase::Deploying..=Phase::Running).contains(&self.phase)
     }
@@ -63,13 +63,13 @@ impl WorkerState {
         self.is_leaving() && now >= self.deadline
     }
 
-    /// How long it has been silent, if that is too long.
+    /// Returns how long the worker has been silent, if that is too long.
     pub(super) fn silent_for(&self, now: Duration, limit: Duration) -> Option<Duration> {
         let silent = now.saturating_sub(self.last_heard);
         (self.is_serving() && silent >= limit).then_some(silent)
     }
 
-    /// When to look at it again if nothing happens.
+    /// Returns the time of the next check if nothing happens before.
     pub(super) fn timeout(&self, heartbeat_timeout: Duration) -> Option<Duration> {
         if self.is_leaving() {
             return Some(self.deadline);
