@@ -493,7 +493,6 @@ impl JobMachine {
                 *known = failure;
                 // Hearsay replaces the short deadline of an echo without evidence. A lost connection never extends the
                 // wait.
-                // not extend it.
                 *deadline = if evidence == Evidence::Break { (*deadline).min(now + grace) } else { now + grace };
             }
             Some(_) => {}
