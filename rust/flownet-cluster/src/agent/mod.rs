@@ -1,19 +1,19 @@
-//! What runs on a worker: its data plane and its tasks.
+//! Runs the data plane and the tasks of a worker.
 //!
-//! The same [`Agent`] serves calls from a socket in a worker process and direct
-//! calls in the submitting process. Its methods run on a control thread that
-//! never executes user code: chains are built on a thread of their own and run
-//! on the threads of their tasks.
+//! The same [`Agent`] serves calls from a socket in a worker process and direct calls in the submitting process. Its
+//! methods run on a control thread that never executes user code. A separate thread builds the chains, and task threads
+//! run them.
 //!
-//! The tasks of a region come and go together, beside those of others. Each attempt of a region has a data port of its own,
-//! so that nothing of the one before, a half-sent frame or a request that was under way, reaches it; all share the network
-//! memory of the process.
+//! The tasks of a region start and stop together, independently of other regions. Each attempt of a region has its own
+//! data port. So nothing of the previous attempt reaches it, such as a half-sent frame or a pending request. All
+//! attempts share the network memory of the process.
 //!
 //! # Invariants
-//! - I1: every task that was started is reported as ended exactly once, one that fails before its user code has closed.
-//! - I2: after [`Agent::stop`] no task of the region runs, no partition of it is served and its data
-//!   port is closed. A stop that is given up on leaves only what waits for user code.
-//! - I3: what tasks of an attempt say is told only until the next attempt of their region is deployed.
+//! - I1: every started task is reported as ended exactly once. A failed task is reported before its user code has
+//!   closed.
+//! - I2: after [`Agent::stop`] no task of the region runs, no partition of it is served, and its data port is closed.
+//!   An aborted stop leaves only what waits for user code.
+//! - I3: reports of an attempt's tasks are delivered only until the next attempt of their region is deployed.
 
 mod reporter;
 
@@ -58,81 +58,81 @@ use crate::{
     threads::on_build_thread,
 };
 
-/// The tasks of one worker and what they need.
+/// Tasks of one worker and their resources.
 pub(crate) struct Agent {
     worker: u32,
     credentials: Credentials,
-    /// An error is kept until a deployment can report it.
+    /// Chain factory. An error is stored until a deployment can report it.
     factory: Result<Arc<dyn ChainFactory>, String>,
-    /// Where the data plane listens: an address its peers reach.
+    /// Address on which the data plane listens, reachable by the worker's peers.
     host: IpAddr,
-    /// Runs the data plane.
+    /// Runtime of the data plane.
     network: Handle,
-    /// What is said here.
+    /// Log of this worker.
     log: Arc<Log>,
-    /// Held while tasks are built: users' modules are imported by one thread at a time.
+    /// Lock for building tasks: one thread at a time imports users' modules.
     building: AsyncMutex<()>,
-    /// Of each region that was deployed here, as it was the last time.
+    /// Last deployment of each region on this worker.
     parts: Mutex<BTreeMap<u32, Arc<DeployedRegion>>>,
     running: Mutex<RunningTasks>,
-    /// The attempt of the job that the tasks are of.
+    /// Attempt of the job to which the tasks belong.
     generation: AtomicU64,
     ended: Arc<ReportQueue>,
 }
 
-/// What is here of a region.
+/// Resources of a region on this worker.
 #[derive(Default)]
 struct DeployedRegion {
-    /// Held over a whole deploy, start or stop: they never overlap.
+    /// Lock held for a whole deploy, start or stop, so that they never overlap.
     stage: AsyncMutex<Stage>,
     stopping: AtomicBool,
 }
 
-/// What is there before the tasks run.
+/// Resources that exist before the tasks run.
 #[derive(Default)]
 struct Stage {
     environment: Option<NetworkEnvironment>,
     built: Vec<BuiltTask>,
 }
 
-/// Tasks that were started, and what they have in common.
+/// Started tasks and their shared state.
 #[derive(Default)]
 struct RunningTasks {
     tasks: Vec<RunningTask>,
-    /// What they are of, of each region.
+    /// Attempt of each region.
     attempts: BTreeMap<u32, Attempt>,
-    /// The order that holds and its number: for sources that start later, too.
+    /// Current source order and its number, also for sources that start later.
     order: (u64, SourceOrder),
-    /// The same of how far sources may go in event time, by their task.
+    /// The same for event-time limits of sources, by task.
     limits: (u64, Vec<(u32, i64)>),
-    /// The network memory of this process, as long as some region uses it.
+    /// Network memory of this process, while some region uses it.
     segments: Weak<SegmentPool>,
 }
 
-/// A task that was started.
+/// Started task.
 struct RunningTask {
     attempt: Attempt,
     handle: TaskHandle,
 }
 
-/// A task that waits for its peers.
+/// Built task that waits for its peers.
 struct BuiltTask {
     prepared: PreparedTask,
     chain: Box<dyn Chain>,
 }
 
-/// Ends of tasks and what they say of checkpoints, from their threads to whoever asks next.
+/// Ends and checkpoint reports of tasks, queued by their threads for the next poll.
 #[derive(Default)]
 struct ReportQueue {
     news: Mutex<QueuedReports>,
-    /// Congestion has changed since it was last told.
+    /// Whether congestion has changed since the last report.
     has_flipped: AtomicBool,
     changed: Notify,
 }
 
 #[derive(Default)]
 struct QueuedReports {
-    /// With the attempt that each is of: a snapshot may be written later than its task ends.
+    /// Ends, each with its attempt: a snapshot may be written after its task has ended.
     ends: Vec<(Attempt, TaskEnd)>,
     reports: Vec<(Attempt, TaskReport)>,
 }
@@ -167,11 +167,11 @@ impl Agent {
         self.worker
     }
 
-    /// Opens a data plane for a region and builds its tasks; answers where it listens.
+    /// Opens a data plane for a region and builds its tasks. Returns the address of the data plane.
     pub(crate) async fn deploy(self: &Arc<Self>, deployment: Deployment) -> Result<SocketAddr, WorkerFault> {
         let factory = self.factory.clone().map_err(WorkerFault::Worker)?;
         let Deployment { generation, attempt, settings, segments, tasks, restored, has_digests } = deployment;
-        // What was here of it before has stopped: an attempt begins anew.
+        // The previous attempt of the region has stopped, so this one replaces its resources.
         let part = Arc::<DeployedRegion>::default();
         self.parts().insert(attempt.region, Arc::clone(&part));
         let mut stage = part.stage.lock().await;
@@ -201,7 +201,7 @@ impl Agent {
         Ok(address)
     }
 
-    /// What each task is told of checkpoints, in their order: it goes on from what was kept of it.
+    /// Returns the checkpoint context of each task, by position in `tasks`, with the state that it restores.
     async fn checkpointing(
         &self,
         generation: u64,
@@ -251,19 +251,19 @@ impl Agent {
         Ok(())
     }
 
-    /// What happened since the last call; waits for it, at most `wait`. What was said waits for more of it, and tells no more
-    /// than `log_room` bytes.
+    /// Returns what happened since the last call, after a wait of at most `wait` for an event. Log records wait briefly
+    /// for more of them. Returns at most `log_room` bytes of log records.
     pub(crate) async fn poll(&self, wait: Duration, log_room: u64) -> StatusReport {
         let has_news = |told: &QueuedReports| told.has_some() || self.ended.has_flipped.load(Ordering::Acquire);
         let is_heard = |told: &QueuedReports| has_news(told) || (log_room > 0 && self.log.has_some());
-        // Running out of time is an answer too: that nothing has ended.
+        // A timeout is an answer, too: no task has ended.
         if tokio::time::timeout(wait, self.ended.wait_until(is_heard)).await.is_ok() {
             let _ = tokio::time::timeout(wait.min(GATHER_LOG), self.ended.wait_until(has_news)).await;
         }
         self.news(log_room)
     }
 
-    /// Tells the sources how fast they may go, unless a later order came before.
+    /// Sets the rate limit of the sources, unless a later order came before.
     pub(crate) fn order(&self, number: u64, order: SourceOrder) {
         let mut running = self.running();
         if number > running.order.0 {
@@ -272,7 +272,7 @@ impl Agent {
         }
     }
 
-    /// Tells sources how far they may go in event time, unless later limits came before or they are of another attempt.
+    /// Sets the event-time limits of sources, unless later limits came before or they belong to another attempt.
     pub(crate) fn align(&self, generation: u64, number: u64, limits: Vec<(u32, i64)>) {
         let mut running = self.running();
         if number > running.limits.0 && self.generation.load(Ordering::Acquire) == generation {
@@ -281,7 +281,7 @@ impl Agent {
         }
     }
 
-    /// Tells a source that there is more to read, unless it is of another attempt. All its tasks run.
+    /// Passes new splits to a source, unless they belong to another attempt. All tasks of the source run.
     pub(crate) fn add_splits(&self, generation: u64, operator: u32, splits: Vec<u8>) {
         if self.generation.load(Ordering::Acquire) == generation {
             let splits: Arc<[u8]> = splits.into();
@@ -289,13 +289,13 @@ impl Agent {
         }
     }
 
-    /// Tells the sources of a region that they have ended. They all run: none comes later.
+    /// Ends the sources of a region. They all run: none starts later.
     pub(crate) fn end_sources(&self, attempt: Attempt, drain: bool) {
         self.running().of(attempt.region).for_each(|task| task.end_source(drain));
     }
 
-    /// Tells the tasks of a checkpoint, unless they are of another attempt of the job, or of one of their region that began
-    /// after it was said.
+    /// Passes a checkpoint order to the tasks. Skips tasks of another attempt of the job, and of region attempts that
+    /// began after the order.
     pub(crate) fn checkpoint(&self, generation: u64, latest: u64, order: Order) {
         if self.generation.load(Ordering::Acquire) == generation {
             let running = self.running();
@@ -304,21 +304,21 @@ impl Agent {
         }
     }
 
-    /// What each task waits for.
+    /// Returns what each task waits for.
     pub(crate) fn inspect(&self) -> Inspection {
         let running = self.running();
         let tasks = running.all().map(|task| (task.spec().task_id, task.inspect())).collect();
         Inspection { tasks, free: running.segments.upgrade().map_or(0, |pool| pool.available() as u64) }
     }
 
-    /// Looks at the channels of one task, if it is here.
+    /// Returns the channels of one task, if it runs here.
     pub(crate) fn channels(&self, task: u32) -> Option<TaskChannels> {
         let running = self.running();
         running.all().find(|one| one.spec().task_id == task).map(TaskHandle::channels)
     }
 
-    /// Takes samples of one task, if it runs here, on a thread of their own. What was found when the time is over is the
-    /// answer: that thread may have to wait for the interpreter, and this one does not.
+    /// Samples one task, if it runs here, on a separate thread. Returns the samples that exist when the time is over:
+    /// that thread may have to wait for the interpreter, and this one does not.
     pub(crate) async fn flame(&self, task: u32, order: FlameOrder) -> Result<Option<Flame>, String> {
         let factory = self.factory.clone()?;
         let (end, ended) = oneshot::channel::<()>();
@@ -333,8 +333,7 @@ impl Agent {
         Ok(Some(sampling.flame()))
     }
 
-    /// Cancels what runs of a region, waits for its end and gives everything back. Called
-    /// again, it has nothing to do.
+    /// Cancels the tasks of a region, waits for their end and frees all resources. A repeated call has no effect.
     pub(crate) async fn stop(&self, region: u32) -> StatusReport {
         let Some(part) = self.part(region) else { return self.news(u64::MAX) };
         part.stopping.store(true, Ordering::Release);
@@ -345,20 +344,20 @@ impl Agent {
         self.ended.wait_until(|_| self.running().of(region).all(|task| task.outcome().is_some())).await;
         let news = self.news(u64::MAX);
         for task in self.running().take(region) {
-            // It has ended but for the last instructions of its thread; how was reported.
+            // The task has reported its end. Only the last instructions of its thread may remain.
             let _ = task.join();
         }
         if let Some(environment) = stage.environment.take() {
             environment.shutdown().await;
         }
         if self.running().all().next().is_some() {
-            // The others wait for room as before.
+            // Other regions wait for room in the log as before.
             self.log.open();
         }
         news
     }
 
-    /// The same of all regions.
+    /// Stops all regions.
     pub(crate) async fn stop_all(&self) {
         self.cancel();
         let regions: Vec<u32> = self.parts().keys().copied().collect();
@@ -367,7 +366,7 @@ impl Agent {
         }
     }
 
-    /// Tells every task to end; returns at once.
+    /// Cancels every task and returns at once.
     pub(crate) fn cancel(&self) {
         self.parts().values().for_each(|part| part.stopping.store(true, Ordering::Release));
         self.log.close();
@@ -383,7 +382,7 @@ impl Agent {
         bound.map_err(|error| failed(&error))
     }
 
-    /// Runs user code: imports, unpickling, constructors.
+    /// Builds the tasks. Runs user code: imports, unpickling, constructors.
     fn build_all(
         &self,
         part: &DeployedRegion,
@@ -427,12 +426,12 @@ impl Agent {
     fn news(&self, log_room: u64) -> StatusReport {
         let attempts = self.running().attempts.clone();
         let QueuedReports { ends, reports } = std::mem::take(&mut *self.ended.lock());
-        // I3.
+        // I3: reports of earlier attempts are dropped.
         let is_told = |of: &Attempt| attempts.get(&of.region) == Some(of);
         let ended = ends.into_iter().filter(|(of, _)| is_told(of)).map(|(_, end)| end).collect();
         let reports = reports.into_iter().filter(|(of, _)| is_told(of)).map(|(_, report)| report).collect();
         let attempts = attempts.into_values().collect();
-        // Before looking: what changes from now on is told again.
+        // Reset before reading the state: later changes are reported again.
         self.ended.has_flipped.store(false, Ordering::Release);
         let running = self.running();
         let metrics = running.all().map(|task| (task.spec().task_id, task.metrics())).collect();
@@ -479,7 +478,7 @@ impl Agent {
 }
 
 impl RunningTasks {
-    /// An attempt of a region begins.
+    /// Begins an attempt of a region.
     fn begin(&mut self, attempt: Attempt) {
         if self.tasks.is_empty() {
             (self.order, self.limits) = Default::default();
@@ -501,7 +500,7 @@ impl RunningTasks {
         Vec::into_iter(taken).map(|task: RunningTask| task.handle)
     }
 
-    /// The network memory that all regions share.
+    /// Returns the network memory that all regions share.
     fn segments(&mut self, total: usize, segment_bytes: usize) -> Result<Arc<SegmentPool>, MemoryError> {
         if let Some(segments) = self.segments.upgrade() {
             return Ok(segments);
@@ -518,7 +517,7 @@ impl RunningTasks {
     }
 }
 
-/// Woken when something was said: whoever waits for news looks again.
+/// Waker of the log: when records arrive, a waiting poll checks again.
 struct Listener(Arc<ReportQueue>);
 
 impl Wake for Listener {
@@ -527,7 +526,7 @@ impl Wake for Listener {
     }
 }
 
-/// Woken when the congestion of an input changes.
+/// Waker of the inputs: called when the congestion of one changes.
 impl Wake for ReportQueue {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -550,12 +549,12 @@ impl ReportQueue {
         self.changed.notify_waiters();
     }
 
-    /// Waits until `holds`, which is asked again after every end of a task.
+    /// Waits until `holds` returns true. Checks it after every change of the queue.
     async fn wait_until(&self, holds: impl Fn(&QueuedReports) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Enlisted before looking: an end in between is not missed.
+            // Registered before the check, so that no end in between is missed.
             changed.as_mut().enable();
             if holds(&self.lock()) {
                 return;
@@ -575,12 +574,12 @@ impl QueuedReports {
     }
 }
 
-/// How long the last sample may take.
+/// Longest time that the last sample may take.
 const LAST_SAMPLE_LIMIT: Duration = Duration::from_secs(1);
 
 fn fault(spec: &TaskSpec, error: TaskError) -> WorkerFault {
     WorkerFault::Task { task: spec.task_id, error }
 }
 
-/// How long what was said waits for more before it is told.
+/// Time for which log records wait for more before they are sent.
 const GATHER_LOG: Duration = Duration::from_millis(50);

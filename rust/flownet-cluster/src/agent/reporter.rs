@@ -1,4 +1,4 @@
-//! From what a task says of checkpoints to what the coordinator is told: what it keeps is written in between.
+//! Writes the snapshots of a task and queues its checkpoint reports for the coordinator.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,16 +12,17 @@ use crate::{
     snapshots::Checkpoints,
 };
 
-/// Takes what a task says of checkpoints, and has what it keeps written before it is passed on.
+/// Receives a task's checkpoint reports, and writes its snapshots before it passes the reports on.
 pub(super) struct Reporter {
     shared: Arc<Checkpoints>,
     ended: Arc<ReportQueue>,
-    /// That the task is of.
+    /// Attempt to which the task belongs.
     attempt: Attempt,
     task: u32,
     vertex: u32,
     subtask: u32,
-    /// What its next snapshot may build on. Held while one is written: they are written in order.
+    /// Earlier snapshots that the next one may build on. Locked while a snapshot is written, so that snapshots are
+    /// written in order.
     lineage: Arc<AsyncMutex<Lineage>>,
 }
 
@@ -36,7 +37,7 @@ impl Reporter {
         SnapshotName { generation, checkpoint, vertex, subtask, overtaken }
     }
 
-    /// Called on the task's thread.
+    /// Writes a reported snapshot and queues the report. Called on the task's thread.
     pub(super) fn report(&self, report: CheckpointReport) {
         let (attempt, task) = (self.attempt, self.task);
         match report {
