@@ -1,5 +1,5 @@
-//! Sources that are aligned with others: each shares a task with the operator that aligns it, whatever else is said of
-//! chaining and places, so that it waits there between two records, open for barriers and mail.
+//! Fuses each aligned source with the operator that aligns it into one task, regardless of chaining policy and
+//! placement. So the source waits between two records, where it still handles barriers and mail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use flownet_runtime::watermark::{Alignment, Watermarks};
 use super::dataflow::{CheckedDataflow, LogicalOperator};
 use super::error::PlanError;
 
-/// The edges between each aligned source and the operator that aligns it, by their positions.
+/// Returns the edges between each aligned source and the operator that aligns it, by their indices.
 pub(super) fn fused_edges(checked: &CheckedDataflow<'_>) -> Result<BTreeSet<usize>, PlanError> {
     let mut fused = BTreeSet::new();
     let mut aligned_by: BTreeMap<usize, &LogicalOperator> = BTreeMap::new();
@@ -40,7 +40,7 @@ pub(super) fn fused_edges(checked: &CheckedDataflow<'_>) -> Result<BTreeSet<usiz
     Ok(fused)
 }
 
-/// Goes up to the source, subtask by subtask.
+/// Walks upstream along forward edges to the source, and adds these edges to `fused`.
 fn way_to_source(
     checked: &CheckedDataflow<'_>,
     position: usize,

@@ -1,4 +1,4 @@
-//! What the user wrote: operators and the edges between them.
+//! Describes a user's dataflow: operators and the edges between them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,41 +11,41 @@ use serde::Deserialize;
 use super::error::PlanError;
 use crate::settings::MAX_PARALLELISM;
 
-/// A dataflow before any decision: a graph of operators.
+/// Graph of operators as the user wrote it, before any planning.
 #[derive(Clone, Debug, Default)]
 pub struct Dataflow {
-    /// The operators, in the order they were written; ids need not be dense.
+    /// Operators, in the order they were written; ids need not be dense.
     pub operators: Vec<LogicalOperator>,
-    /// The edges. An edge is known by its position here.
+    /// Edges. The index of an edge here identifies it.
     pub edges: Vec<LogicalEdge>,
 }
 
-/// One operator of a [`Dataflow`].
+/// Operator of a [`Dataflow`].
 #[derive(Clone, Debug)]
 pub struct LogicalOperator {
     /// Identity within the dataflow.
     pub id: u32,
-    /// Stable identity given by the user; unique in the dataflow.
+    /// Stable identity that the user gave; unique in the dataflow.
     pub uid: Option<String>,
-    /// Name shown to people.
+    /// Name shown to users.
     pub name: String,
-    /// What it does.
+    /// Kind of the operator.
     pub kind: OperatorKind,
     /// The user's function or object.
     pub payload: Payload,
-    /// The most that a source emits, all its subtasks together.
+    /// Rate limit of a source, for all its subtasks together.
     pub rate_limit: Option<RateLimit>,
-    /// Records a second to which it is slowed down, all its subtasks together.
+    /// Rate to which the operator is slowed down, in records per second for all its subtasks together.
     pub brake: Option<f64>,
-    /// Where a sink writes that prepares output for checkpoints; none if it is nobody's to know.
+    /// Target of a sink that prepares output for checkpoints; none if it must not be shown.
     pub target: Option<String>,
-    /// Subtasks, 1 to 32768.
+    /// Number of subtasks, 1 to 32768.
     pub parallelism: u32,
-    /// Whether it may share a task with its neighbours.
+    /// Whether the operator may share a task with its neighbours.
     pub chaining: ChainingPolicy,
-    /// Whether it runs in the process that submits the job.
+    /// Whether the operator runs in the process that submits the job.
     pub on_driver: bool,
-    /// Workers its subtasks go round, from 1; all of them if empty.
+    /// Workers, from 1, over which the subtasks are distributed in turn; all workers if empty.
     pub workers: Vec<u32>,
 }
 
@@ -53,42 +53,42 @@ pub struct LogicalOperator {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub enum ChainingPolicy {
-    /// With upstream and downstream.
+    /// May share a task with upstream and downstream operators.
     #[default]
     Always,
-    /// Begins a task; downstream may join.
+    /// Begins a task; downstream operators may join it.
     Head,
-    /// Has a task of its own.
+    /// Has its own task.
     Never,
 }
 
-/// Records of `from` go to `to`.
+/// Edge that carries the records of `from` to `to`.
 #[derive(Clone, Debug)]
 pub struct LogicalEdge {
-    /// Id of the operator that emits.
+    /// Id of the producer.
     pub from: u32,
-    /// Which side output of it; none for what it emits otherwise.
+    /// Side output of the producer; none for its main output.
     pub tag: Option<String>,
-    /// Id of the operator that receives.
+    /// Id of the consumer.
     pub to: u32,
-    /// Which input of it, from 0.
+    /// Input of the consumer, from 0.
     pub side: u8,
-    /// Which subtask a record goes to.
+    /// Rule that chooses the subtask for a record.
     pub partitioner: Partitioner,
     /// Key selector or custom partitioner; called where `from` runs.
     pub payload: Payload,
-    /// What controls its flow between workers; none: as the job's settings say.
+    /// Flow control between workers; none uses the job's setting.
     pub flow_control: Option<FlowControl>,
 }
 
-/// A [`Dataflow`] found sound: ids resolved to positions, no cycle.
+/// Valid [`Dataflow`]: ids are resolved to indices, and there is no cycle.
 pub(super) struct CheckedDataflow<'a> {
     pub(super) dataflow: &'a Dataflow,
-    /// Positions of the operators, each after everything upstream of it.
+    /// Indices of the operators in topological order.
     pub(super) order: Vec<usize>,
-    /// Per operator position: positions of its incoming edges.
+    /// Indices of the incoming edges, by operator index.
     pub(super) incoming: Vec<Vec<usize>>,
-    /// Per edge: positions of the two operators.
+    /// Indices of the two operators, by edge index.
     pub(super) ends: Vec<(usize, usize)>,
 }
 
@@ -169,8 +169,8 @@ fn operator_positions(dataflow: &Dataflow) -> Result<HashMap<u32, usize>, PlanEr
     Ok(positions)
 }
 
-/// Kahn's algorithm, always taking the operator written first, so that equal
-/// dataflows give equal plans.
+/// Sorts operators by Kahn's algorithm. It always takes the operator written first, so that equal dataflows give equal
+/// plans.
 fn topological_order(dataflow: &Dataflow, ends: &[(usize, usize)]) -> Result<Vec<usize>, PlanError> {
     let count = dataflow.operators.len();
     let mut waiting_for = vec![0_usize; count];
@@ -195,9 +195,8 @@ fn topological_order(dataflow: &Dataflow, ends: &[(usize, usize)]) -> Result<Vec
     Err(PlanError::Cycle { operators })
 }
 
-/// The operators of one cycle, in the order of the edges. Every operator left
-/// over by the sort waits for another one left over, so walking upstream must
-/// come back to where it has been.
+/// Returns the operators of one cycle, in the order of the edges. Every operator that the sort leaves waits for another
+/// one that it leaves. So a walk upstream must return to an operator that it has visited.
 fn cycle(waiting_for: &[usize], ends: &[(usize, usize)]) -> Vec<usize> {
     let left = |position: usize| waiting_for[position] > 0;
     let mut path: Vec<usize> = (0..waiting_for.len()).filter(|&position| left(position)).take(1).collect();

@@ -1,53 +1,53 @@
-//! Why a dataflow cannot become a job.
+//! Errors of a dataflow that cannot become a job.
 
 use crate::settings::SettingsError;
 
-/// Why a dataflow was refused before anything started.
+/// Reason why a dataflow was refused before anything started.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// There is nothing to run.
+    /// The dataflow is empty.
     #[error("the dataflow has no operators")]
     Empty,
-    /// Two operators have one id.
+    /// Two operators have the same id.
     #[error("operator id {id} is used twice")]
     DuplicateId {
-        /// The id.
+        /// Duplicate id.
         id: u32,
     },
-    /// An edge names an operator that is not there.
+    /// An edge names an operator that does not exist.
     #[error("edge {edge} names operator {id}, which does not exist")]
     UnknownOperator {
-        /// Position of the edge.
+        /// Index of the edge.
         edge: usize,
-        /// The id not found.
+        /// Unknown id.
         id: u32,
     },
-    /// Two operators have one uid.
+    /// Two operators have the same uid.
     #[error("uid '{uid}' is used by operator '{first}' and by operator '{second}'; give one of them another uid")]
     DuplicateUid {
-        /// The uid.
+        /// Duplicate uid.
         uid: String,
-        /// Name of the operator that had it first.
+        /// Name of the first operator with it.
         first: String,
         /// Name of the other operator.
         second: String,
     },
-    /// A parallelism that no operator can have.
+    /// The parallelism of an operator is out of range.
     #[error("operator '{operator}' has parallelism {parallelism}, allowed are 1 to 32768")]
     Parallelism {
         /// Name of the operator.
         operator: String,
-        /// What it was set to.
+        /// Configured parallelism.
         parallelism: u32,
     },
-    /// Records would go round.
+    /// The dataflow has a cycle.
     #[error("the dataflow has a cycle: {}", cycle_text(.operators))]
     Cycle {
         /// Names of its operators in the order of the edges.
         operators: Vec<String>,
     },
-    /// A forward edge joins subtask to subtask, so both sides need as many.
+    /// The two sides of a forward edge, which connects one subtask to one, differ in parallelism.
     #[error(
         "forward edge from '{from}' (parallelism {from_parallelism}) to '{to}' (parallelism {to_parallelism}): \
          give both one parallelism, or use rebalance() or rescale()"
@@ -62,7 +62,7 @@ pub enum PlanError {
         /// Its parallelism.
         to_parallelism: u32,
     },
-    /// An operator that neither reads nor is read.
+    /// An operator has neither inputs nor outputs.
     #[error("operator '{operator}' has neither an input nor an output; connect it to a sink")]
     Unconnected {
         /// Name of the operator.
@@ -81,30 +81,30 @@ pub enum PlanError {
         /// Key groups of the job.
         max_parallelism: u32,
     },
-    /// A function that only exists in this process is needed in a worker.
+    /// A worker needs a function that exists only in this process.
     #[error("operator '{operator}' uses an object of this process but runs in a worker; it cannot be shipped")]
     NotShippable {
         /// Name of the operator, or of the one whose output needs the object.
         operator: String,
     },
-    /// More user code and data than a worker can be sent.
+    /// User code and data exceed the limit for one worker.
     #[error(
         "the operators of worker {worker} carry {bytes} bytes of functions and data, at most {max_bytes} can be \
          shipped; operator '{operator}' carries most of them, {operator_bytes}: read large data with a source instead"
     )]
     TooLargeToShip {
-        /// Name of the operator that carries most.
+        /// Name of the largest operator.
         operator: String,
-        /// Bytes of it for the worker.
+        /// Bytes of this operator for the worker.
         operator_bytes: usize,
-        /// The worker that would be sent most.
+        /// Worker with the most bytes.
         worker: u32,
-        /// Bytes for it.
+        /// Bytes for this worker.
         bytes: usize,
         /// Limit.
         max_bytes: usize,
     },
-    /// More channels than a plan may hold.
+    /// An exchange exceeds the limit of channels.
     #[error(
         "the exchange from '{from}' to '{to}' would have {channels} channels, at most {max_channels} are allowed; \
          lower the parallelism of one side"
@@ -114,7 +114,7 @@ pub enum PlanError {
         from: String,
         /// Name of the receiving vertex.
         to: String,
-        /// Channels it would have.
+        /// Number of channels.
         channels: u64,
         /// Limit.
         max_channels: u64,
@@ -125,59 +125,59 @@ pub enum PlanError {
          or place it on another"
     )]
     UnknownWorker {
-        /// Name of the operator, with those of its task.
+        /// Name of the operator, together with those of its task.
         operator: String,
-        /// Where it should run.
+        /// Configured worker.
         worker: u32,
-        /// Workers of the job.
+        /// Number of workers of the job.
         workers: u32,
     },
-    /// What is to wait for other sources cannot.
+    /// An operator that should align a source with others does not directly follow one.
     #[error(
         "operator '{operator}' aligns its source with others, but is not right behind one: {found}; assign timestamps and \
          watermarks to each source by itself, in as many subtasks as it has, before union(), key_by() or rebalance()"
     )]
     NotAtSource {
-        /// Its name.
+        /// Name of the operator.
         operator: String,
-        /// What lies before it.
+        /// Upstream of the operator.
         found: String,
     },
-    /// A source is aligned with others, who would wait for it to its end.
+    /// An operator aligns a source but makes no watermarks, so the other sources would wait for it to its end.
     #[error(
         "operator '{operator}' aligns its source with others, but makes no watermarks, which these would wait for: \
          leave out with_watermark_alignment(), or use another strategy than no_watermarks()"
     )]
     AlignedWithoutWatermarks {
-        /// Its name.
+        /// Name of the operator.
         operator: String,
     },
-    /// A source that two operators align.
+    /// Two operators align the same source.
     #[error(
         "source '{source_name}' is aligned with others twice, by '{first}' and by '{second}': leave one of them out"
     )]
     AlignedTwice {
-        /// Its name.
+        /// Name of the source.
         source_name: String,
-        /// Name of an operator behind it.
+        /// Name of one operator.
         first: String,
-        /// Name of another.
+        /// Name of the other operator.
         second: String,
     },
-    /// Sources that are to wait for each other are told different things.
+    /// Two operators of one watermark group have different alignment settings.
     #[error(
         "operators '{first}' and '{second}' are both of the watermark group '{group}', but differ in what they may drift \
          or in how often that is updated: give both the same, or groups of their own"
     )]
     AlignmentDiffers {
-        /// The group.
+        /// Name of the group.
         group: String,
-        /// Name of an operator of it.
+        /// Name of one operator in it.
         first: String,
-        /// Name of another.
+        /// Name of the other operator.
         second: String,
     },
-    /// An iteration, of which no checkpoint can keep what goes round if it overtakes some of it.
+    /// An iteration with unaligned checkpoints, which cannot store overtaken records of its feedback queue.
     #[error(
         "operator '{operator}' (iterate) has records going round, which checkpoints that overtake cannot keep: leave out \
          unaligned and aligned_timeout"
@@ -186,13 +186,13 @@ pub enum PlanError {
         /// Name of the operator at its end.
         operator: String,
     },
-    /// An iteration without one of its ends.
+    /// An iteration lacks one of its ends.
     #[error("iteration '{operator}' has not one beginning and one end")]
     IterationEnds {
-        /// Name of an end that it has.
+        /// Name of an end that exists.
         operator: String,
     },
-    /// An iteration whose step does not use what it is given.
+    /// The step of an iteration does not use its input.
     #[error(
         "the step of iteration '{operator}' returns a stream that does not come from the one it is given, so nothing \
          can go round: build on its argument"
@@ -201,7 +201,7 @@ pub enum PlanError {
         /// Name of the operator at its end.
         operator: String,
     },
-    /// An iteration whose ends are not in the same places.
+    /// The ends of an iteration are in different places.
     #[error(
         "iteration '{operator}' begins and ends in different places: what goes round stays in its process, so both ends \
          need one parallelism and the same workers"
@@ -210,18 +210,19 @@ pub enum PlanError {
         /// Name of the operator at its end.
         operator: String,
     },
-    /// An iteration within another.
+    /// An iteration is nested in another.
     #[error(
         "iteration '{operator}' has '{inner}' of another iteration within its step, and the end of neither could be \
          found: run one behind the other, or make one step of both"
     )]
     NestedIteration {
-        /// Name of the operator at the end of the outer one.
+        /// Name of the operator at the end of the outer iteration.
         operator: String,
-        /// An end of the other one.
+        /// Name of an end of the inner iteration.
         inner: String,
     },
-    /// Some subtasks within an iteration hear of some others, so that its end could not be found.
+    /// An edge within an iteration connects some subtasks to some others, so the end of the iteration could not be
+    /// detected.
     #[error(
         "'{from}' to '{to}' is rescale() between different parallelisms, within iteration '{operator}', whose end could \
          not be found: use rebalance(), or give both one parallelism"
@@ -234,49 +235,49 @@ pub enum PlanError {
         /// Name of the receiving operator.
         to: String,
     },
-    /// A source that a checkpoint cannot put back.
+    /// A source is non-replayable: a checkpoint cannot restore its position.
     #[error(
         "source '{operator}' ({kind}) cannot be repeated, so records would be missing after a failure: read from a \
          collection or from files, or accept that with allow_non_replayable=True"
     )]
     NonReplayable {
-        /// Its name.
+        /// Name of the source.
         operator: String,
-        /// What it does.
+        /// Kind of the source.
         kind: String,
     },
-    /// More subtasks than the workers have slots for.
+    /// The subtasks exceed the slots of the workers.
     #[error(
         "parallelism {parallelism} needs {needed} slots on a worker, slots_per_worker is {available}; \
          raise slots_per_worker or workers, or lower the parallelism"
     )]
     InsufficientSlots {
-        /// Parallelism that does not fit.
+        /// Parallelism of the job.
         parallelism: u32,
-        /// Slots it needs on the fullest worker.
+        /// Slots that it needs on the fullest worker.
         needed: u32,
-        /// Slots of a worker.
+        /// Slots per worker.
         available: u32,
     },
-    /// The minimum of one worker does not fit its memory.
+    /// The memory of a worker is less than its tasks need.
     #[error(
         "{} needs at least {needed} buffers of {segment_bytes} bytes, but has {total}; raise network_memory \
          to {memory_bytes} bytes or more, or lower segment_size or the parallelism",
         worker_text(.worker)
     )]
     InsufficientBuffers {
-        /// The worker that lacks most; 0 is the submitting process.
+        /// Worker that lacks the most; 0 is the submitting process.
         worker: u32,
-        /// Buffers without which its tasks cannot move.
+        /// Fewest buffers with which its tasks can make progress.
         needed: usize,
-        /// Buffers it has.
+        /// Buffers of the worker.
         total: usize,
-        /// Bytes of one.
+        /// Bytes per buffer.
         segment_bytes: usize,
-        /// Memory that would do.
+        /// Sufficient memory in bytes.
         memory_bytes: usize,
     },
-    /// A setting is wrong.
+    /// A setting is invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
 }

@@ -1,15 +1,14 @@
-//! Which exchanges carry the timestamps of records: those between an operator behind which records have times and one that
-//! looks at them, or hands them on to one that does, also by the way back to the beginning of an iteration. All others pay
-//! nothing.
+//! Decides which exchanges carry the timestamps of records. An exchange does if upstream assigns timestamps and
+//! downstream uses them, also through the feedback of an iteration. Other exchanges have no overhead.
 
 use super::dataflow::CheckedDataflow;
 use super::iteration::Iterations;
 
-/// What is known of timestamps, for each operator by its position.
+/// Use of timestamps by each operator index.
 pub(super) struct EventTime {
-    /// Whether what it emits has times.
+    /// Whether the operator's output has timestamps.
     has: Vec<bool>,
-    /// Whether the times of what it is given are looked at, by it or behind it.
+    /// Whether the operator or its downstream uses the timestamps of its input.
     needs: Vec<bool>,
 }
 
@@ -18,7 +17,7 @@ impl EventTime {
         let count = checked.dataflow.operators.len();
         let mut times = Self { has: vec![false; count], needs: vec![false; count] };
         times.spread(checked);
-        // What goes round may bring times, and need them, where nothing else does.
+        // Feedback may bring timestamps to, or need them from, operators that otherwise have none.
         while iterations.ends.iter().any(|&(head, tail)| times.go_round(head, tail)) {
             times.spread(checked);
         }
@@ -39,7 +38,7 @@ impl EventTime {
         }
     }
 
-    /// Whether that is news to one of the ends.
+    /// Passes both properties through the feedback of an iteration. Returns whether either changed.
     fn go_round(&mut self, head: usize, tail: usize) -> bool {
         let before = (self.has[head], self.needs[tail]);
         self.has[head] |= self.has[tail];

@@ -1,4 +1,4 @@
-//! Vertices expanded into tasks, placed on workers and wired together.
+//! Expands vertices into tasks, places them on workers and connects them.
 
 use flownet_runtime::spec::{
     ChannelSpec, InputSpec, OperatorSpec, OutputSpec, Partitioner, Payload, StateBackend, TaskSpec, Upstream,
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::settings::JobSettings;
 
-/// A task and the worker it runs on; worker 0 is the submitting process.
+/// Task and its worker; worker 0 is the submitting process.
 #[derive(Clone, Debug)]
 pub struct PlacedTask {
-    /// Where it runs.
+    /// Worker that runs the task.
     pub worker: u32,
-    /// What it is.
+    /// Specification of the task.
     pub spec: TaskSpec,
 }
 
@@ -33,8 +33,8 @@ impl<'a> Expansion<'a> {
     pub(super) fn new(graph: &'a JobGraph<'a>, settings: &'a JobSettings) -> Result<Self, PlanError> {
         let parallelism = graph.vertices.iter().map(|vertex| vertex.parallelism).max().unwrap_or(1);
         let chosen = settings.max_parallelism;
-        // One number for the whole job: the sender of a keyed edge and its
-        // receiver must agree, and state moves between jobs of one number.
+        // The whole job has one number of key groups: the two ends of a keyed edge must agree, and state moves only
+        // between jobs with the same number.
         let max_parallelism = chosen.unwrap_or_else(|| flownet_core::keygroup::default_max_parallelism(parallelism));
         let expansion = Self { graph, settings, max_parallelism };
         graph.vertices.iter().try_for_each(|vertex| expansion.check_place(vertex))?;
@@ -76,8 +76,8 @@ impl<'a> Expansion<'a> {
         tasks
     }
 
-    /// Slot sharing: subtask `i` of every vertex goes to one worker, so that
-    /// forward neighbours stay together, unless the user has said where to.
+    /// Returns the worker of a subtask. By slot sharing, subtask `i` of every vertex goes to the same worker, so that
+    /// forward neighbours stay together, unless the user has placed the vertex.
     fn worker_of(&self, vertex: &JobVertex<'_>, subtask: u32) -> u32 {
         match vertex.workers {
             _ if self.runs_on_driver(vertex) => 0,
@@ -142,7 +142,7 @@ impl<'a> Expansion<'a> {
             .collect()
     }
 
-    /// The workers a vertex was placed on exist, and have slots for its subtasks.
+    /// Checks that the workers of a vertex exist and have slots for its subtasks.
     fn check_place(&self, vertex: &JobVertex<'_>) -> Result<(), PlanError> {
         let (parallelism, workers) = (vertex.parallelism, self.settings.workers);
         let is_missing = |worker: &&u32| !(1..=workers).contains(worker);
@@ -177,7 +177,7 @@ impl<'a> Expansion<'a> {
         Ok(())
     }
 
-    /// An object of this process can be used only by what runs in it.
+    /// Checks that only tasks of this process use objects of this process.
     fn check_objects(&self, vertex: &JobVertex<'_>) -> Result<(), PlanError> {
         if self.runs_on_driver(vertex) {
             return Ok(());
@@ -211,5 +211,5 @@ fn operator_specs(vertex: &JobVertex<'_>) -> Vec<OperatorSpec> {
         .collect()
 }
 
-/// Beyond this a plan would take gigabytes before its buffers are even counted.
+/// Limit beyond which a plan would need gigabytes before its buffers are counted.
 const MAX_CHANNELS: u64 = 4_000_000;

@@ -1,8 +1,8 @@
-//! Iterations of a dataflow: where each begins and ends, and which edges lie between.
+//! Finds the iterations of a dataflow: the ends of each, and the edges within it.
 //!
-//! How the end of an iteration is found (`flownet_runtime::iteration`) takes that every subtask of its tail hears either of
-//! all subtasks of its head or of its own alone. Edges from each to each, and edges from one to one, are like that,
-//! however they are put together; those from some to some are not, and are refused.
+//! The detection of an iteration's end (`flownet_runtime::iteration`) has one precondition. Every subtask of the tail
+//! must be reachable either from all subtasks of the head or only from its own. Any combination of all-to-all and
+//! one-to-one edges satisfies this. Edges between some subtasks and some others do not, and are refused.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use flownet_runtime::spec::{OperatorKind, Partitioner};
 use super::dataflow::CheckedDataflow;
 use super::error::PlanError;
 
-/// The iterations of a dataflow.
+/// Iterations of a dataflow.
 pub(super) struct Iterations {
-    /// Positions of head and tail of each, in the order of the heads' iterations.
+    /// Indices of head and tail of each iteration, ordered by iteration number.
     pub(super) ends: Vec<(usize, usize)>,
-    /// For each edge of the dataflow, whether it lies on a way from a head to its tail.
+    /// Whether each edge of the dataflow is on a path from a head to its tail.
     within: Vec<bool>,
 }
 
@@ -36,13 +36,13 @@ impl Iterations {
         Ok(Self { ends, within })
     }
 
-    /// Whether an edge of the dataflow lies within an iteration.
+    /// Whether an edge of the dataflow is within an iteration.
     pub(super) fn has_edge(&self, edge: usize) -> bool {
         self.within[edge]
     }
 }
 
-/// Head and tail of each iteration.
+/// Returns head and tail of each iteration.
 fn ends(checked: &CheckedDataflow<'_>) -> Result<Vec<(usize, usize)>, PlanError> {
     let mut found: BTreeMap<u32, [Vec<usize>; 2]> = BTreeMap::new();
     for (position, operator) in checked.dataflow.operators.iter().enumerate() {
@@ -62,7 +62,7 @@ fn ends(checked: &CheckedDataflow<'_>) -> Result<Vec<(usize, usize)>, PlanError>
     found.values().map(pair).collect()
 }
 
-/// The operators on the ways from a head to its tail, both included.
+/// Operators on the paths from a head to its tail, including both.
 struct LoopBody(Vec<bool>);
 
 impl LoopBody {

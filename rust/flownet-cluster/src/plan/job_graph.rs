@@ -1,12 +1,15 @@
-//! Operators fused into vertices: what runs in one task.
+//! Fuses operators into vertices, each of which runs as one task per subtask.
 //!
-//! An operator joins the vertex of its upstream when their edge is a forward
-//! edge, it is the operator's only input, both have one parallelism and the
-//! same places to run, and neither's [`Chaining`] forbids it. Since the only
-//! input decides, a vertex is a tree of operators with one head. An aligned
-//! source and who aligns it are joined whatever is said of these. Operators on rows join a vertex of
-//! objects only where these find the times of rows (`row_times.rs`). The beginning of an
-//! iteration heads its task, as it has to know when its input ends.
+//! An operator joins the vertex of its upstream operator when:
+//! - their edge is a forward edge,
+//! - it is the operator's only input,
+//! - both have the same parallelism and the same placement, and
+//! - the [`ChainingPolicy`] of neither forbids it.
+//!
+//! Since the only input decides, a vertex is a tree of operators with one head. An aligned source and the operator that
+//! aligns it are fused regardless of placement and policy. Operators on rows join a vertex of objects only if they
+//! assign the times of rows (`row_times.rs`). The head of an iteration begins its own task, because it must know when
+//! its input ends.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +31,7 @@ pub(super) struct JobGraph<'a> {
 
 /// Operators that run in one task.
 pub(super) struct JobVertex<'a> {
-    /// Head first, each after its upstream.
+    /// Operators, head first, each after its upstream.
     pub(super) operators: Vec<ChainedOperator<'a>>,
     pub(super) parallelism: u32,
     pub(super) on_driver: bool,
@@ -36,24 +39,24 @@ pub(super) struct JobVertex<'a> {
     pub(super) workers: &'a [u32],
 }
 
-/// An operator and the edge in its vertex that feeds it; none for the head.
+/// Operator and the edge in its vertex that feeds it; none for the head.
 pub(super) struct ChainedOperator<'a> {
     pub(super) operator: &'a LogicalOperator,
     pub(super) upstream: Option<&'a LogicalEdge>,
 }
 
-/// An exchange between two vertices.
+/// Exchange between two vertices.
 pub(super) struct JobEdge<'a> {
-    /// Position in the dataflow's edges.
+    /// Index of the edge in the dataflow.
     pub(super) id: u32,
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) logical: &'a LogicalEdge,
     /// Whether records carry their timestamps.
     pub(super) timestamps: bool,
-    /// Whether it lies within an iteration.
+    /// Whether the exchange is within an iteration.
     pub(super) in_iteration: bool,
-    /// Whether it brings split signals.
+    /// Whether the exchange carries split signals.
     pub(super) splits: bool,
 }
 
@@ -101,12 +104,12 @@ impl<'a> JobGraph<'a> {
 }
 
 impl JobVertex<'_> {
-    /// Whether its task is one of objects; else it is one of rows.
+    /// Whether its task has objects as records; otherwise it has rows.
     fn is_of_objects(&self) -> bool {
         self.operators.first().is_some_and(|head| head.operator.kind.takes_objects())
     }
 
-    /// `a -> b`, and `a -> (b, c -> d)` where a stream is used twice.
+    /// Returns `a -> b`, or `a -> (b, c -> d)` if a stream is used twice.
     pub(super) fn name(&self) -> String {
         self.operators.first().map(|head| self.name_from(head)).unwrap_or_default()
     }
@@ -134,7 +137,7 @@ fn only_input(checked: &CheckedDataflow<'_>, position: usize) -> Option<usize> {
     }
 }
 
-/// Whether who is at the lower end of an edge joins `vertex`, which the upper end is of.
+/// Whether the downstream operator of an edge joins `vertex`, which contains the upstream operator.
 fn joins(
     checked: &CheckedDataflow<'_>,
     edge: usize,
@@ -152,7 +155,7 @@ fn joins(
         && upstream.parallelism == operator.parallelism
         && (may_join || fused.contains(&edge))
         && !matches!(operator.kind, OperatorKind::IterationHead { .. })
-        // Where objects become rows, or rows objects, the exchange is where they do.
+        // Records convert between objects and rows at the exchange, so both ends must have the same format.
         && (among_objects.contains(&edge)
             || (vertex.is_of_objects() == operator.kind.takes_objects()
                 && upstream.kind.gives_objects() == operator.kind.takes_objects()))

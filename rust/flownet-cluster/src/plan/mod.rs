@@ -1,10 +1,10 @@
-//! From what the user wrote to what runs where. No IO, no clock: equal
-//! dataflows and settings give equal plans.
+//! Plans a job: from the user's dataflow to placed tasks. No I/O and no clock: equal dataflows and settings give equal
+//! plans.
 //!
 //! ```text
 //! Dataflow    operators and edges               checked: ids, uids, cycles, parallelism
-//! job graph   chained vertices and exchanges    who shares a task
-//! tasks       one TaskSpec a subtask            where it runs, which channels it reads
+//! job graph   chained vertices and exchanges    operators fused into tasks
+//! tasks       one TaskSpec per subtask          placed on a worker, channels assigned
 //! ```
 
 mod alignment;
@@ -38,16 +38,16 @@ pub use self::{
 };
 use crate::{rpc::MAX_FRAME_BYTES, settings::JobSettings, shown};
 
-/// Everything a job is made of: tasks placed on workers.
+/// All parts of a job: tasks placed on workers.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Vertices in topological order; a task's `vertex` is a position here.
+    /// Vertices in topological order; `vertex` of a task is an index here.
     pub vertices: Vec<Vertex>,
-    /// Exchanges between them.
+    /// Exchanges between the vertices.
     pub exchanges: Vec<Exchange>,
-    /// What goes round within them.
+    /// Feedback of the iterations.
     pub feedback: Vec<Feedback>,
-    /// All tasks; a task's id is its position here.
+    /// All tasks; the id of a task is its index here.
     pub tasks: Vec<PlacedTask>,
 }
 
@@ -56,40 +56,40 @@ pub struct Plan {
 pub struct Vertex {
     /// Names of its operators, joined by arrows.
     pub name: String,
-    /// Subtasks.
+    /// Number of subtasks.
     pub parallelism: u32,
     /// Whether it is pinned to the submitting process.
     pub on_driver: bool,
-    /// Workers it was placed on; all of them if empty.
+    /// Workers of its placement; all workers if empty.
     pub workers: Vec<u32>,
 }
 
 /// All channels of one edge between two vertices.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Exchange {
-    /// Position of the emitting vertex.
+    /// Index of the producing vertex.
     pub from: usize,
-    /// Position of the receiving vertex.
+    /// Index of the consuming vertex.
     pub to: usize,
-    /// How records choose their subtask.
+    /// Rule that chooses the subtask for a record.
     #[serde(serialize_with = "shown::partitioner")]
     pub partitioner: Partitioner,
-    /// Channels between the subtasks.
+    /// Number of channels between the subtasks.
     pub channels: u64,
-    /// What controls those between workers.
+    /// Flow control of channels between workers.
     pub flow_control: FlowControl,
 }
 
-/// What goes from the end of an iteration back to its beginning: a queue for each subtask, in its process.
+/// Feedback from the end of an iteration to its beginning: one in-process queue per subtask.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Feedback {
-    /// Position of the vertex at the end.
+    /// Index of the vertex at the end.
     pub from: usize,
-    /// Position of the vertex at the beginning.
+    /// Index of the vertex at the beginning.
     pub to: usize,
-    /// Bytes that each queue takes in memory at the most.
+    /// Memory limit of each queue in bytes.
     pub memory_bytes: u64,
-    /// And on disk.
+    /// Disk limit of each queue in bytes.
     pub disk_bytes: u64,
 }
 
@@ -97,9 +97,8 @@ impl Plan {
     /// Checks `dataflow` and `settings` and expands them.
     ///
     /// # Errors
-    /// The first thing found wrong, named as the user wrote it. Whether the
-    /// buffers suffice is not asked here but by
-    /// [`Plan::check_buffers`], so that a plan that does not fit can be explained.
+    /// Returns the first error found, in the user's terms. [`Plan::check_buffers`] checks separately whether the
+    /// buffers suffice, so that a plan that does not fit can be explained.
     pub fn new(dataflow: &Dataflow, settings: &JobSettings) -> Result<Self, PlanError> {
         settings.validate()?;
         let checked = CheckedDataflow::new(dataflow)?;
@@ -113,12 +112,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Specifications of the tasks that run on `worker`.
+    /// Returns the specifications of the tasks on `worker`.
     pub fn tasks_on(&self, worker: u32) -> impl Iterator<Item = &TaskSpec> {
         self.tasks.iter().filter(move |task| task.worker == worker).map(|task| &task.spec)
     }
 
-    /// Everything for one worker travels in one message, which has a limit.
+    /// Checks that the message with everything for one worker is within its limit.
     fn check_shipment(&self, workers: u32) -> Result<(), PlanError> {
         for worker in 1..=workers {
             let mut by_operator: BTreeMap<u32, (usize, &str)> = BTreeMap::new();
@@ -144,7 +143,8 @@ impl Plan {
     }
 }
 
-/// With checkpoints operators go back to where they were, sources too unless the user does without.
+/// Checks that all operators can restore their state if the job takes checkpoints, and all sources unless the user
+/// allows non-replayable ones.
 fn check_kept(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), PlanError> {
     if settings.checkpoint_interval.is_none() {
         return Ok(());
@@ -160,14 +160,14 @@ fn check_kept(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), PlanErr
     Ok(())
 }
 
-/// What one operator of a task adds to the message of its worker.
+/// Size that one operator of a task adds to the message of its worker.
 struct OperatorPayload<'a> {
     id: u32,
     name: &'a str,
     bytes: usize,
 }
 
-/// The operators of a task, each with its function and those of the edges that leave it.
+/// Returns the operators of a task, each with the size of its function and of the functions of its outgoing edges.
 fn shipped(task: &TaskSpec) -> impl Iterator<Item = OperatorPayload<'_>> {
     task.operators.iter().map(|operator| {
         let outputs = task.outputs.iter().filter(|output| output.from_operator == operator.id);
@@ -231,5 +231,5 @@ fn feedback(graph: &JobGraph<'_>) -> Vec<Feedback> {
     operators().filter_map(edge).collect()
 }
 
-/// Leaves room in a frame of the control connection for all that is not payload.
+/// Leaves room in a frame of the control connection for everything that is not payload.
 const MAX_SHIPMENT_BYTES: usize = MAX_FRAME_BYTES / 4 * 3;

@@ -1,14 +1,15 @@
-//! Which tasks of a job fail and begin anew together.
+//! Partitions the tasks of a job into regions that fail and restart together.
 //!
-//! Tasks that share an exchange are of one region: what one has sent is lost with the other, so both go back to one
-//! checkpoint. Tasks of different regions share nothing that a restart would tear.
+//! Tasks that share an exchange belong to one region. If one of them fails, the records that the other has sent are
+//! lost, so both return to the same checkpoint. Tasks of different regions share nothing that a restart would
+//! interrupt.
 //!
 //! # Invariants
-//! - R1: both ends of every exchange, and of every way round, are of one region.
-//! - R2: all subtasks of a task are of one region. What an operator keeps is its own as a whole: splits of a source and
-//!   items of a list are dealt out to its subtasks anew whenever it goes on, so some of them alone would take what others
-//!   have, or leave what nobody has.
-//! - R3: where the sources of a job go as fast as the whole job says (`storm`, `pid`), there is one region.
+//! - R1: both ends of every exchange and of every feedback belong to one region.
+//! - R2: all subtasks of a task belong to one region. The state of an operator is redistributed as a whole whenever it
+//!   resumes: splits of a source and items of a list go to its subtasks anew. So some subtasks alone would take what
+//!   others own, or leave what no subtask owns.
+//! - R3: if the whole job decides the rate of its sources (`storm`, `pid`), there is one region.
 //! - R4: regions are numbered by their first task, without gaps.
 
 use flownet_runtime::spec::FlowControl;
@@ -16,12 +17,12 @@ use flownet_runtime::spec::FlowControl;
 use super::Plan;
 use crate::settings::JobSettings;
 
-/// The regions of a plan.
+/// Regions of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Regions {
-    /// Of each vertex.
+    /// Region of each vertex.
     of_vertex: Vec<u32>,
-    /// Of each task.
+    /// Region of each task.
     of_task: Vec<u32>,
 }
 
@@ -36,33 +37,33 @@ impl Regions {
         Self::numbered(plan, joined)
     }
 
-    /// All that there is as one: nothing of it begins anew by itself.
+    /// Returns all tasks as one region, so that no part restarts on its own.
     pub(crate) fn one(plan: &Plan) -> Self {
         Self { of_vertex: vec![0; plan.vertices.len()], of_task: vec![0; plan.tasks.len()] }
     }
 
-    /// Of so many tasks, each with a region.
+    /// Returns the regions of tasks whose regions are given.
     #[cfg(test)]
     pub(crate) fn of_tasks(of_task: &[u32]) -> Self {
         Self { of_vertex: of_task.to_vec(), of_task: of_task.to_vec() }
     }
 
-    /// How many there are: one at least.
+    /// Returns the number of regions, at least one.
     pub(crate) fn count(&self) -> u32 {
         self.of_vertex.iter().max().map_or(1, |last| last + 1)
     }
 
-    /// The region of a task, by its number.
+    /// Returns the region of a task, by its number.
     pub(crate) fn of_task(&self, task: u32) -> Option<u32> {
         self.of_task.get(task as usize).copied()
     }
 
-    /// The tasks of a region, by their numbers.
+    /// Returns the tasks of a region, by their numbers.
     pub(crate) fn tasks(&self, region: u32) -> impl Iterator<Item = u32> {
         (0..).zip(&self.of_task).filter(move |(_, of)| **of == region).map(|(task, _)| task)
     }
 
-    /// Positions of its vertices.
+    /// Returns the indices of a region's vertices.
     pub(crate) fn vertices(&self, region: u32) -> impl Iterator<Item = usize> {
         self.of_vertex.iter().enumerate().filter(move |(_, of)| **of == region).map(|(vertex, _)| vertex)
     }
@@ -83,7 +84,7 @@ impl Regions {
     }
 }
 
-/// Sets that become one where two of their members are joined: each member leads to another, the last to itself.
+/// Disjoint sets as a forest: each member points to another, and the root to itself.
 struct DisjointSets(Vec<usize>);
 
 impl DisjointSets {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two vertices are of one region exactly if there is a way between them, whichever way its edges lead.
+        /// Two vertices belong to one region exactly if a path connects them, in any direction of its edges.
         #[test]
         fn regions_are_what_is_connected(
             count in 1_usize..9,

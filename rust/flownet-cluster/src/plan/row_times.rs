@@ -1,6 +1,6 @@
-//! Operators on rows that share a task with objects: those that say when rows are, behind a `to_rows` in the task of a
-//! source. There the splits of the source are known, so watermarks are made by split, and the source is told which split
-//! to read next. Between two tasks neither is possible.
+//! Finds operators on rows that share a task with objects: those that assign timestamps after a `to_rows` in the task
+//! of a source. There the splits of the source are known. So watermarks are made per split, and the source learns which
+//! split to read next. Neither is possible between two tasks.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,8 @@ use flownet_runtime::spec::{OperatorKind, Partitioner, RowsKind};
 
 use super::dataflow::CheckedDataflow;
 
-/// The edges, by their positions, on the ways from a `to_rows` behind a source to an operator that says when rows are.
+/// Returns the edges, by their indices, on paths from a `to_rows` after a source to an operator that assigns timestamps
+/// to rows.
 pub(super) fn edges_among_objects(checked: &CheckedDataflow<'_>) -> BTreeSet<usize> {
     let says_times = |position: &&usize| {
         matches!(checked.operator(**position).kind, OperatorKind::Rows(RowsKind::AssignTimestamps { .. }))
@@ -22,7 +23,8 @@ pub(super) fn edges_among_objects(checked: &CheckedDataflow<'_>) -> BTreeSet<usi
         .collect()
 }
 
-/// Goes up over operators that only pass rows on, subtask by subtask; none if that does not lead to a source of objects.
+/// Walks upstream along forward edges over operators that only pass rows through. Returns `None` if that does not lead
+/// to a source of objects.
 fn way_to_objects(checked: &CheckedDataflow<'_>, position: usize) -> Option<Vec<usize>> {
     let (mut at, mut way) = (position, Vec::new());
     loop {

@@ -1,11 +1,12 @@
-//! Which exchanges carry split signals: the one-to-one ones between a source with splits and an operator that makes
-//! watermarks, where all operators between keep the records of a split together. All others pay nothing.
+//! Decides which exchanges carry split signals: one-to-one exchanges between a source with splits and an operator that
+//! makes watermarks. All operators between them must keep the records of a split together. Other exchanges have no
+//! overhead.
 
 use flownet_runtime::spec::Partitioner;
 
 use super::dataflow::CheckedDataflow;
 
-/// Which edges carry them, by their positions.
+/// Edges that carry split signals, by their indices.
 pub(super) struct SplitSignals {
     are_carried: Vec<bool>,
 }
@@ -37,7 +38,7 @@ impl SplitSignals {
         Self { are_carried: are_carried.collect() }
     }
 
-    /// Whether split signals come by this edge.
+    /// Whether an edge carries split signals.
     pub(super) fn are_carried(&self, edge: usize) -> bool {
         self.are_carried[edge]
     }

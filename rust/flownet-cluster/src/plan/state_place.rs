@@ -10,7 +10,7 @@ use super::execution::PlacedTask;
 use super::job_graph::JobGraph;
 use crate::settings::{JobSettings, StatePlace};
 
-/// Gives the tasks of a job whose state may leave memory equal parts of each worker's memory for state.
+/// Gives the tasks whose state may be on disk equal shares of each worker's memory for state.
 pub(super) fn put_on_disk(tasks: &mut [PlacedTask], graph: &JobGraph<'_>, settings: &JobSettings) {
     let held = match settings.state_backend {
         StatePlace::Memory => return,
@@ -20,7 +20,7 @@ pub(super) fn put_on_disk(tasks: &mut [PlacedTask], graph: &JobGraph<'_>, settin
     let states = |task: &PlacedTask| {
         let may_spill = |kind: &OperatorKind| match &held {
             None => kind.can_keep_on_disk(),
-            // Objects of users may be such as checkpoints cannot keep; rows never are.
+            // Checkpoints may be unable to store users' objects. Rows have no such limit.
             Some(held) => {
                 held.contains(&task.spec.vertex) && matches!(kind, OperatorKind::Rows(_)) && kind.can_keep_on_disk()
             }
@@ -38,8 +38,8 @@ pub(super) fn put_on_disk(tasks: &mut [PlacedTask], graph: &JobGraph<'_>, settin
     }
 }
 
-/// The vertices behind rows without a promise of order: event time may stand until their input ends, so they may have to
-/// keep all of it.
+/// Returns the vertices downstream of rows without an order guarantee. Their event time may not advance until their
+/// input ends, so they may have to buffer all of it.
 fn holding_rows(graph: &JobGraph<'_>) -> BTreeSet<u32> {
     let is_unordered = |kind: &OperatorKind| {
         matches!(kind, OperatorKind::Rows(RowsKind::AssignTimestamps { watermarks: Watermarks::Unordered, .. }))

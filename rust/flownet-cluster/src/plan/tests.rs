@@ -1,4 +1,4 @@
-//! Whole dataflows in, vertices, placement and channels out.
+//! Tests of whole dataflows: their vertices, placement and channels.
 
 use std::collections::BTreeSet;
 
@@ -88,8 +88,7 @@ fn names(plan: &Plan) -> Vec<&str> {
     plan.vertices.iter().map(|vertex| vertex.name.as_str()).collect()
 }
 
-/// Every subpartition of the plan has exactly one reader, on the worker the
-/// reader expects it on.
+/// Checks that every subpartition of the plan has exactly one reader, on the worker where the reader expects it.
 fn assert_wired(plan: &Plan) {
     let mut written = BTreeSet::new();
     for task in &plan.tasks {
@@ -431,7 +430,7 @@ fn aligned(group: &str, drift_ms: u64) -> OperatorKind {
     OperatorKind::AssignTimestamps { watermarks, idle_after_ms: None, alignment: Some(alignment), max_ahead_ms: None }
 }
 
-/// Two sources, the first with a step between it and who aligns it.
+/// Two sources, the first with a step between it and the operator that aligns it.
 fn two_aligned(parse: impl FnOnce(&mut LogicalOperator)) -> DataflowBuilder {
     DataflowBuilder::default()
         .operator("source", 2)
@@ -496,7 +495,7 @@ fn what_cannot_be_aligned_is_refused_with_what_is_in_the_way() {
     assert_eq!(never.refusal(), PlanError::AlignedWithoutWatermarks { operator: second });
 }
 
-/// source -> head, keyed to step -> tail -> print, and what the step makes beside goes to a sink of its own.
+/// source -> head, keyed to step -> tail -> print; a side output of the step goes to its own sink.
 fn iteration() -> DataflowBuilder {
     let flow = DataflowBuilder::default()
         .operator("source", 2)

@@ -1,4 +1,4 @@
-//! Which subtask talks to which: the channels of one exchange.
+//! Computes the channels of one exchange: which subtask of the producer connects to which of the consumer.
 
 use flownet_runtime::spec::Partitioner;
 
@@ -11,14 +11,13 @@ pub(crate) struct Wiring {
 }
 
 impl Wiring {
-    /// Forward and rescale are pointwise; everything else reaches every
-    /// consumer from every producer.
+    /// Forward and rescale are pointwise. All others connect every producer to every consumer.
     pub(crate) fn new(partitioner: &Partitioner, producers: u32, consumers: u32) -> Self {
         let pointwise = matches!(partitioner, Partitioner::Forward | Partitioner::Rescale);
         Self { pointwise, producers, consumers }
     }
 
-    /// Subpartitions of one producer's partition.
+    /// Returns the number of subpartitions of one producer's partition.
     pub(super) fn subpartitions(&self, producer: u32) -> u32 {
         if !self.pointwise {
             return self.consumers;
@@ -29,7 +28,7 @@ impl Wiring {
         self.first_consumer(producer + 1) - self.first_consumer(producer)
     }
 
-    /// What one consumer reads: (producer, subpartition), by producer.
+    /// Returns the channels of one consumer as (producer, subpartition), ordered by producer.
     pub(super) fn channels(&self, consumer: u32) -> Vec<(u32, u32)> {
         if !self.pointwise {
             return (0..self.producers).map(|producer| (producer, consumer)).collect();
@@ -42,7 +41,7 @@ impl Wiring {
         vec![(producer, consumer - self.first_consumer(producer))]
     }
 
-    /// The consumer that reads a subpartition of a producer, if there is such a one.
+    /// Returns the consumer that reads a subpartition of a producer, if there is one.
     pub(crate) fn reader(&self, producer: u32, subpartition: u32) -> Option<u32> {
         if producer >= self.producers || subpartition >= self.subpartitions(producer) {
             return None;
@@ -54,7 +53,7 @@ impl Wiring {
         })
     }
 
-    /// Channels of the whole exchange.
+    /// Returns the number of channels of the whole exchange.
     pub(super) fn channel_count(&self) -> u64 {
         if self.pointwise {
             u64::from(self.producers.max(self.consumers))
@@ -63,24 +62,23 @@ impl Wiring {
         }
     }
 
-    /// First consumer `c` with `c * producers / consumers >= producer`.
+    /// Returns the first consumer `c` with `c * producers / consumers >= producer`.
     fn first_consumer(&self, producer: u32) -> u32 {
         scale_up(producer, self.consumers, self.producers)
     }
 
-    /// First producer `p` with `p * consumers / producers >= consumer`.
+    /// Returns the first producer `p` with `p * consumers / producers >= consumer`.
     fn first_producer(&self, consumer: u32) -> u32 {
         scale_up(consumer, self.producers, self.consumers)
     }
 }
 
-/// `value * to / from`, rounded down. Parallelisms are at most 32768, so the
-/// result fits.
+/// Returns `value * to / from`, rounded down. Parallelisms are at most 32768, so the result fits.
 fn scale(value: u32, to: u32, from: u32) -> u32 {
     (u64::from(value) * u64::from(to) / u64::from(from)) as u32
 }
 
-/// `value * to / from`, rounded up.
+/// Returns `value * to / from`, rounded up.
 fn scale_up(value: u32, to: u32, from: u32) -> u32 {
     (u64::from(value) * u64::from(to)).div_ceil(u64::from(from)) as u32
 }
@@ -91,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Every subpartition of every producer is read by exactly one consumer.
+    /// Checks that exactly one consumer reads every subpartition of every producer.
     fn assert_each_subpartition_is_read_once(wiring: Wiring) {
         let written: BTreeSet<(u32, u32)> = (0..wiring.producers)
             .flat_map(|producer| (0..wiring.subpartitions(producer)).map(move |sub| (producer, sub)))
