@@ -1,23 +1,24 @@
-//! Sources that wait for each other, so that none is far ahead of the others in event time. No IO, no clock.
+//! Aligns sources in event time, so that none gets far ahead of the others. No I/O, no clock.
 //!
-//! The driver tells [`AlignmentMachine`] what workers report and what time it is, and sends every limit that
-//! [`AlignmentMachine::poll_limits`] gives to the tasks it is for. A source that has come further than its limit waits;
-//! see [`SplitWatermarks`](flownet_runtime::watermark::SplitWatermarks).
+//! The driver passes workers' reports and the time to [`AlignmentMachine`]. It sends the limits that
+//! [`AlignmentMachine::poll_limits`] returns to their tasks. A source beyond its limit waits; see
+//! [`SplitWatermarks`](flownet_runtime::watermark::SplitWatermarks).
 //!
 //! ```text
-//! least of the group's times + what they may drift  ->  limit of all of them: at once after a step of the drift, else once an
-//!                                                       interval
+//! least time of the group + allowed drift  ->  limit of the group: at once after a step of the drift, else once an
+//!                                              interval
 //! ```
 //!
-//! Sources report when they have moved by a [step](Alignment::step_ms), so a replay goes on as fast as its slowest source
+//! Sources report when they have advanced by a [step](Alignment::step_ms). So a replay is as fast as its slowest source
 //! reads, however short the drift.
 //!
 //! # Invariants
-//! - A1: no limit is beyond the least time that was reported of the group's sources by more than they may drift. A source
-//!   that has reported nothing has come nowhere; one that is idle or has ended is not counted.
-//! - A2: who has the least time is never held for good: what is reported becomes the limit after one interval at most.
-//! - A3: limits of a group follow each other only where they differ, and by no less than its interval unless they rise by a
-//!   step of the drift.
+//! - A1: no limit exceeds the least reported time of the group's sources by more than the allowed drift. A source
+//!   without a report blocks the group. An idle or ended source does not count.
+//! - A2: the source with the least time is never held permanently: its reported time becomes the limit after at most
+//!   one interval.
+//! - A3: consecutive limits of a group differ. They are at least an interval apart, unless they rise by a step of the
+//!   drift.
 
 #[cfg(test)]
 mod tests;
@@ -32,29 +33,29 @@ use flownet_runtime::{
 
 use crate::plan::Plan;
 
-/// The groups of one job.
+/// State machine of a job's alignment groups.
 #[derive(Debug, Default)]
 pub(crate) struct AlignmentMachine {
     groups: Vec<Group>,
-    /// A limit has changed since they were last asked for.
+    /// Whether a limit has changed since the last poll.
     is_news: bool,
 }
 
 #[derive(Debug)]
 struct Group {
     max_drift_ms: i64,
-    /// A limit that rises by so much is sent at once.
+    /// Increase of a limit that is sent at once.
     step_ms: u64,
     interval: Duration,
-    /// How far each subtask of its sources has come.
+    /// Event time that each subtask of its sources has reached.
     reached_ms: BTreeMap<u32, i64>,
     limit_ms: i64,
-    /// When the next limit may be told.
+    /// Earliest time for the next limit.
     due: Duration,
 }
 
 impl AlignmentMachine {
-    /// Sources wait until their first limit is told.
+    /// Creates the machine of a plan. Sources wait until they receive their first limit.
     pub(crate) fn new(plan: &Plan) -> Self {
         let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
         for (task, alignment) in aligned(plan) {
@@ -71,24 +72,24 @@ impl AlignmentMachine {
         Self { groups: groups.into_values().collect(), is_news: false }
     }
 
-    /// The shortest of the groups' intervals, if there are any.
+    /// Returns the shortest interval of the groups, if there are any.
     pub(crate) fn shortest_interval(plan: &Plan) -> Option<Duration> {
         aligned(plan).map(|(_, alignment)| Duration::from_millis(alignment.update_interval_ms.get())).min()
     }
 
-    /// These begin anew: they have come nowhere.
+    /// Resets the progress of tasks that restart.
     pub(crate) fn begin_again(&mut self, tasks: &[u32]) {
         for task in tasks {
             self.reached(*task, NO_TIMESTAMP);
         }
     }
 
-    /// A worker says how far a task has come.
+    /// Records the event time that a task has reported.
     pub(crate) fn on_metrics(&mut self, task: u32, metrics: &MetricsSnapshot) {
         self.reached(task, metrics.event_time.aligned_ms.unwrap_or(NO_TIMESTAMP));
     }
 
-    /// Time has passed: tells the limits that are due.
+    /// Updates the limits that are due at `now`.
     pub(crate) fn on_time(&mut self, now: Duration) {
         for group in self.groups.iter_mut().filter(|group| group.due().is_some_and(|due| now >= due)) {
             group.limit_ms = group.next_limit_ms();
@@ -97,17 +98,17 @@ impl AlignmentMachine {
         }
     }
 
-    /// When to call [`Self::on_time`].
+    /// Returns the time of the next call of [`Self::on_time`].
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         self.groups.iter().filter_map(Group::due).min()
     }
 
-    /// How far tasks may go from now on, once for each change.
+    /// Returns the new limits by task, once for each change.
     pub(crate) fn poll_limits(&mut self) -> Option<BTreeMap<u32, i64>> {
         if !std::mem::take(&mut self.is_news) {
             return None;
         }
-        // All of them: a worker keeps what it was told last, for tasks that start later.
+        // All limits: a worker stores the last ones for tasks that start later.
         let limits = self.groups.iter().flat_map(|group| group.reached_ms.keys().map(|task| (*task, group.limit_ms)));
         Some(limits.collect())
     }
@@ -122,7 +123,7 @@ impl AlignmentMachine {
 }
 
 impl Group {
-    /// When the next limit is to be sent, if it is another one.
+    /// Returns the time of the next limit, if it differs from the current one.
     fn due(&self) -> Option<Duration> {
         let next_ms = self.next_limit_ms();
         let is_step = next_ms > self.limit_ms && next_ms.abs_diff(self.limit_ms) >= self.step_ms;
@@ -133,13 +134,13 @@ impl Group {
         match self.reached_ms.values().min() {
             None | Some(&END_OF_TIME_MS) => END_OF_TIME_MS,
             Some(&NO_TIMESTAMP) => NO_TIMESTAMP,
-            // Short of the end of time: that is nobody's.
+            // Below the end of time, which no record reaches.
             Some(least_ms) => least_ms.saturating_add(self.max_drift_ms).min(END_OF_TIME_MS - 1),
         }
     }
 }
 
-/// The tasks of aligned sources; the planner has seen to it that there is one alignment in each.
+/// Returns the tasks of aligned sources. The planner has ensured that each has one alignment.
 fn aligned(plan: &Plan) -> impl Iterator<Item = (u32, &Alignment)> {
     plan.tasks.iter().flat_map(|task| {
         let alignments = task.spec.operators.iter().filter_map(|operator| operator.kind.alignment());

@@ -1,42 +1,42 @@
-//! Which vertex holds a job up, by where the time of all vertices goes.
+//! Finds the vertex that limits the throughput of a job, from the time shares of all vertices.
 
 use std::fmt;
 
 use crate::report::VertexReport;
 
-/// The vertex that holds a job up.
+/// Vertex that limits the throughput of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
-    /// Position among the vertices.
+    /// Index of the vertex.
     pub vertex: usize,
-    /// Its name.
+    /// Name of the vertex.
     pub name: String,
     /// `busy` of its busiest subtask.
     pub busy: f64,
-    /// If the others are less busy: how many are about as busy, and how many there are.
+    /// Number of subtasks about as busy as the busiest, and of all subtasks, if the others are less busy.
     pub skew: Option<(u32, u32)>,
-    /// Share of the time that it waits for the interpreter.
+    /// Share of time in which it waits for the interpreter.
     pub interpreter: f64,
-    /// Share of the time that it waits for calls of its functions.
+    /// Share of time in which it waits for async I/O calls of its functions.
     pub awaiting: f64,
-    /// Who waits for it.
+    /// Neighbours that wait for it.
     pub waiting: BottleneckWaiters,
 }
 
-/// Who waits for a bottleneck.
+/// Neighbours that wait for a bottleneck.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BottleneckWaiters {
-    /// Upstream is back-pressured: more arrives than the vertex can take.
+    /// Upstream is back-pressured: more records arrive than the vertex can process.
     Upstream,
-    /// Downstream is idle: the vertex delivers less than could be taken.
+    /// Downstream is idle: the vertex delivers less than downstream could process.
     Downstream,
 }
 
 impl Bottleneck {
-    /// Finds the busiest vertex of those that are busy, or wait for the interpreter to be, most of the time; who waits for
-    /// calls of its functions counts as busy, too, for it could take no more. Among
-    /// vertices about equally busy it is the one whose upstream is back-pressured: the others are busy because it lets
-    /// them. `edges` are (from, to) positions.
+    /// Finds the busiest vertex among those that are busy, or wait for the interpreter, most of the time. Waiting for
+    /// async I/O calls counts as busy, because the vertex could not process more. Of vertices that are about equally
+    /// busy, it is the one with back-pressured upstream: the others are busy because it lets them. `edges` are (from,
+    /// to) indices.
     pub(crate) fn find(vertices: &[VertexReport], edges: &[(usize, usize)]) -> Option<Self> {
         let is_pressing =
             |vertex: usize| edges.iter().any(|&(from, to)| to == vertex && vertices[from].back_pressured > NOTICEABLE);
@@ -84,13 +84,13 @@ impl fmt::Display for Bottleneck {
 
 /// Flink's limit between "ok" and "low" back-pressure.
 const NOTICEABLE: f64 = 0.1;
-/// Share of the time spent waiting for the interpreter from which on others to run it would help.
+/// Share of time waiting for the interpreter above which more workers would help.
 const WORTH_MORE_WORKERS: f64 = 0.25;
-/// Share of the time spent waiting for calls of functions from which on more at a time would help.
+/// Share of time waiting for async I/O calls above which more concurrent calls would help.
 const WORTH_MORE_CALLS: f64 = 0.25;
-/// A vertex less busy than this could do more: it holds nobody up.
+/// A vertex less busy than this could process more: it is no bottleneck.
 const MOST_OF_THE_TIME: f64 = 0.5;
-/// Shares of time that differ by less say little about who is to blame.
+/// Differences between time shares below this do not identify a bottleneck.
 pub(crate) const ABOUT_EQUAL: f64 = 0.1;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! How what processes of a job tell each other becomes bytes, and these that again.
+//! Encodes and decodes the messages between processes of a job.
 //!
-//! postcard, which says nothing of what is what: both ends know. So a decoder of a type is the sequence of those of its
-//! fields. One of a format that describes itself can meet everything everywhere; of all messages together that took half
-//! of what this crate takes to compile.
+//! The format is postcard, which does not describe itself: both ends know the types. So the decoder of a type is the
+//! sequence of its fields' decoders. The decoder of a self-describing format can find any value at any place. Over all
+//! messages, that took half of the compile time of this crate.
 
 use std::{io, pin::Pin};
 
@@ -29,12 +29,12 @@ impl<Message: DeserializeOwned> tokio_serde::Deserializer<Message> for Encoding 
     }
 }
 
-/// Makes bytes of a value.
+/// Encodes a value.
 pub(crate) fn encode<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     postcard::to_allocvec(value).map_err(io::Error::other)
 }
 
-/// Makes a value of its bytes, which are all there are.
+/// Decodes a value that takes all of the bytes.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
     let (value, rest) = postcard::take_from_bytes(bytes).map_err(invalid)?;
     if rest.is_empty() { Ok(value) } else { Err(invalid(format!("{} bytes behind a message", rest.len()))) }

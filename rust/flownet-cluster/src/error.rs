@@ -1,4 +1,4 @@
-//! Why a job did not finish, and who was to blame.
+//! Errors of jobs that did not finish, with their cause.
 
 use std::{fmt, net::SocketAddr, os::unix::process::ExitStatusExt, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -9,23 +9,23 @@ use flownet_store::StoreError;
 use crate::checkpoint::RestoreMismatch;
 use crate::plan::PlanError;
 
-/// Why a job did not finish.
+/// Reason why a job did not finish.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// Refused before anything started.
+    /// The job was refused before anything started.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// What a source reads could not be listed; nothing started.
+    /// The inputs of a source could not be listed; nothing started.
     #[error(transparent)]
     Input(#[from] SourceError),
     /// The user's code failed.
     #[error("operator '{}' (subtask {} of {}, {worker}) failed{}: {}: {}", .failure.operator, .failure.subtask + 1,
         .failure.parallelism, on_record(.failure), .failure.error_type, .failure.message)]
     Operator {
-        /// Where and on what.
+        /// Place and record of the failure.
         failure: Box<OperatorFailure>,
-        /// The worker it ran on.
+        /// Worker that ran the operator.
         worker: WorkerIdentity,
     },
     /// A task failed, but not in the user's code.
@@ -35,35 +35,35 @@ pub enum ClusterError {
         task: String,
         /// Index of the subtask, from 0.
         subtask: u32,
-        /// Subtasks of the task.
+        /// Number of subtasks of the task.
         parallelism: u32,
-        /// The worker it ran on.
+        /// Worker that ran the task.
         worker: WorkerIdentity,
-        /// What happened.
+        /// Error of the task.
         error: Box<TaskError>,
     },
-    /// A worker's process or its connection ended while its tasks ran.
+    /// The process of a worker or its connection ended while its tasks ran.
     #[error("{worker} was lost: {how}")]
     WorkerLost {
-        /// The worker.
+        /// Lost worker.
         worker: WorkerIdentity,
-        /// What was seen of its end.
+        /// How the worker ended.
         how: WorkerExit,
     },
-    /// A worker said nothing for too long.
+    /// A worker was silent for too long.
     #[error("{worker} was silent for {silent_for:.1?}; if it was only slow, raise heartbeat_timeout")]
     HeartbeatTimeout {
-        /// The worker.
+        /// Silent worker.
         worker: WorkerIdentity,
-        /// How long nothing was heard of it.
+        /// Duration of the silence.
         silent_for: Duration,
     },
-    /// A worker could not do what it was asked.
+    /// A worker failed to do a request.
     #[error("{worker} failed: {message}")]
     WorkerFailed {
-        /// The worker.
+        /// Worker that failed.
         worker: WorkerIdentity,
-        /// What it said.
+        /// Message of the worker.
         message: String,
     },
     /// A worker ended before it had registered.
@@ -71,61 +71,61 @@ pub enum ClusterError {
     LaunchFailed {
         /// Number of the worker.
         worker: u32,
-        /// What was seen of its end.
+        /// How the worker ended.
         how: WorkerExit,
     },
     /// Workers took too long to start.
     #[error("workers {workers:?} were not ready within {limit:?}; raise launch_timeout if they are only slow")]
     LaunchTimeout {
-        /// Numbers of the workers missing.
+        /// Numbers of the missing workers.
         workers: Vec<u32>,
-        /// The time they had.
+        /// Time limit.
         limit: Duration,
     },
     /// The submitting process could not set up the job.
     #[error("the job could not be set up: {message}")]
     Setup {
-        /// What failed.
+        /// Description of the failure.
         message: String,
     },
-    /// The job was told to stop, and took too long.
+    /// The user stopped the job, and it took too long.
     #[error(
         "the job did not stop within {limit:?} and was cancelled: {} had not ended; \
         raise stop_timeout if they are only slow",
         listed(tasks)
     )]
     StopTimeout {
-        /// The time it had.
+        /// Time limit.
         limit: Duration,
         /// Subtasks that had not ended.
         tasks: Vec<String>,
     },
-    /// A checkpoint failed, and more in a row than are tolerated.
+    /// More checkpoints in a row failed than are tolerated.
     #[error(
         "checkpoint {checkpoint} failed: {reason}; {failed} in a row, more than tolerable_failed_checkpoints allows"
     )]
     Checkpoint {
-        /// Its number.
+        /// Number of the last one.
         checkpoint: u64,
-        /// Failed ones in a row.
+        /// Number of consecutive failures.
         failed: u32,
-        /// Why this one did.
+        /// Reason for the last failure.
         reason: String,
     },
-    /// Checkpoints could not be written, or not be read.
+    /// Checkpoints could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The last checkpoint is not one of this job, as it is now.
+    /// The last checkpoint does not fit the current job.
     #[error("the job cannot go on from checkpoint {checkpoint} in {storage}: {why}")]
     Restore {
-        /// Its number.
+        /// Number of the checkpoint.
         checkpoint: u64,
-        /// Where it is.
+        /// Storage of the checkpoint.
         storage: String,
-        /// What does not fit, and what to do.
+        /// Mismatch and its solution.
         why: RestoreMismatch,
     },
-    /// A savepoint was asked for, and nobody could tell later whose state is whose.
+    /// A savepoint was requested although operators with state have no uid, so it could not be matched later.
     #[error(
         "no savepoint without uids: operators {} keep state; give each a name that stays, with .uid(\"...\")",
         listed(operators)
@@ -134,37 +134,37 @@ pub enum ClusterError {
         /// Names of the operators.
         operators: Vec<String>,
     },
-    /// A checkpoint was asked for that cannot be taken.
+    /// A requested checkpoint cannot be taken.
     #[error("no checkpoint was triggered: {reason}")]
     NotTriggered {
-        /// Why.
+        /// Reason for the refusal.
         reason: String,
     },
-    /// A savepoint could not be taken. The job goes on.
+    /// A savepoint could not be taken. The job continues.
     #[error("no savepoint was taken: {reason}")]
     Savepoint {
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
-    /// The place for checkpoints has some that did not begin from what the job is to begin from.
+    /// The storage has checkpoints that did not begin from the checkpoint to restore from.
     #[error(
         "{storage} has checkpoints that did not begin from {restore_from}; keep those of this job in another folder, or go \
          on from them without restore_from"
     )]
     OtherOrigin {
-        /// Where checkpoints are kept.
+        /// Storage of the checkpoints.
         storage: String,
-        /// What the job was to begin from.
+        /// Checkpoint or folder that the job should begin from.
         restore_from: String,
     },
-    /// An error of the program or its data came again in each attempt, without progress in between.
+    /// An error of the program or its data repeated in each attempt, without progress in between.
     #[error("{error}\n{}", way_out(*.attempts, *.checkpoint))]
     Repeated {
         /// The error of the last attempt.
         error: Box<Self>,
-        /// Attempts that ended with it.
+        /// Number of attempts that ended with it.
         attempts: u32,
-        /// The checkpoint that counted last at each of them; none if there was none yet.
+        /// Last published checkpoint at each of these attempts; none if there was none yet.
         checkpoint: Option<u64>,
     },
     /// The user cancelled the job.
@@ -173,7 +173,7 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
-    /// Python's traceback, where the user's code failed.
+    /// Returns Python's traceback, if the user's code failed.
     #[must_use]
     pub fn traceback(&self) -> Option<&str> {
         let failure = match self {
@@ -189,16 +189,16 @@ impl ClusterError {
     }
 }
 
-/// A worker as people can find it.
+/// Worker with its identity for users.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WorkerIdentity {
-    /// Its number; 0 is the submitting process.
+    /// Number of the worker; 0 is the submitting process.
     pub worker: u32,
-    /// Where its data plane listens, once it does.
+    /// Address of its data plane, once it listens.
     pub address: Option<SocketAddr>,
-    /// Its process, once it has registered.
+    /// Process id, once it has registered.
     pub pid: Option<u32>,
-    /// Where it runs, in its own words, if somebody else started it there.
+    /// Place where it runs, as the worker describes it, if it was started elsewhere.
     pub place: Option<Arc<str>>,
 }
 
@@ -227,17 +227,17 @@ impl fmt::Display for WorkerIdentity {
     }
 }
 
-/// What was seen of a worker's end.
+/// How a worker ended.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerExit {
     /// Its process could not be started.
     #[error("its process could not be started: {reason}")]
     NotStarted {
-        /// What the system said.
+        /// Error of the system.
         reason: String,
     },
-    /// Its process ended by itself.
+    /// Its process exited by itself.
     #[error("its process exited with code {code}")]
     Exited {
         /// Exit code.
@@ -252,10 +252,10 @@ pub enum WorkerExit {
     /// Its connection ended before its process did.
     #[error("it lost its connection to the driver: {reason}")]
     Disconnected {
-        /// What was seen of the connection.
+        /// Error of the connection.
         reason: String,
     },
-    /// The driver ended its process by force.
+    /// The driver killed its process.
     #[error("it was killed, because a task in it did not end or it did not answer")]
     Killed,
 }
@@ -270,20 +270,19 @@ impl From<ExitStatus> for WorkerExit {
     }
 }
 
-/// The first few of a list, and how many more there are.
-/// All of them.
+/// Quotes and joins all names.
 pub(crate) fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }
 
-/// The first of them.
+/// Quotes the first three names, and counts the rest.
 fn listed(names: &[String]) -> String {
     let (shown, rest) = names.split_at(names.len().min(3));
     let shown = quoted(shown);
     if rest.is_empty() { shown } else { format!("{shown} and {} more", rest.len()) }
 }
 
-/// How often a job was tried that failed the same way each time, and what to do.
+/// Describes a failure that repeated in each attempt, and its solution.
 #[must_use]
 pub fn way_out(attempts: u32, checkpoint: Option<u64>) -> String {
     let (since, from) = match checkpoint {

@@ -1,7 +1,7 @@
-//! What a plan will take before it runs: tasks, exchanges, channels, buffers.
+//! Explains the resources of a plan before it runs: tasks, exchanges, channels, buffers.
 //!
-//! The buffers are counted by the function that sizes the pools at deployment,
-//! so what is explained is what will be taken.
+//! The function that sizes the pools at deployment also counts the buffers here. So the explanation matches the
+//! deployment.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -16,26 +16,26 @@ use crate::{
     settings::JobSettings,
 };
 
-/// What a plan will take. `Display` gives the text for people.
+/// Resources of a plan. `Display` writes them as text for users.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Explanation {
     /// The tasks, in topological order.
     pub tasks: Vec<Vertex>,
     /// The exchanges between them.
     pub exchanges: Vec<Exchange>,
-    /// What goes round within them.
+    /// Feedback of the iterations.
     pub feedback: Vec<Feedback>,
     /// Buffers of each process that runs tasks.
     pub demands: Vec<WorkerDemand>,
-    /// Bytes of one.
+    /// Bytes per buffer.
     pub segment_bytes: usize,
-    /// How long a record may wait in a buffer.
+    /// Longest time that a record waits in a buffer.
     pub buffer_timeout: Option<Duration>,
-    /// In what time a task shall be through with what is in flight to it.
+    /// Time in which a task should process its in-flight data.
     pub max_in_flight_time: Option<Duration>,
-    /// Bytes that credit keeps on the way, where that was set.
+    /// Bytes that credit allows in flight on a long link, if that was set.
     pub bandwidth_delay_bytes: Option<usize>,
-    /// Why the job would be refused, if it would.
+    /// Reason why the job would be refused, if it would.
     pub refusal: Option<PlanError>,
 }
 
@@ -44,25 +44,25 @@ pub struct Explanation {
 pub struct WorkerDemand {
     /// The worker; 0 is the submitting process.
     pub worker: u32,
-    /// Buffers without which its tasks cannot move.
+    /// Fewest buffers with which its tasks can make progress.
     pub needed: usize,
-    /// Buffers beyond which more would not be used.
+    /// Number of buffers above which more would not be used.
     pub wanted: usize,
-    /// Buffers that it has.
+    /// Number of buffers that it has.
     pub total: usize,
 }
 
-/// Explains `dataflow` under `settings`. A plan that does not fit its memory is
-/// explained as well, with the reason it would be refused.
+/// Explains `dataflow` with `settings`. Also explains a plan that does not fit its memory, with the reason why it would
+/// be refused.
 ///
 /// # Errors
-/// If there is no plan to explain.
+/// Fails if there is no plan to explain.
 pub fn explain(dataflow: &Dataflow, settings: &JobSettings) -> Result<Explanation, PlanError> {
     Ok(Explanation::of(&Plan::new(dataflow, settings)?, settings))
 }
 
 impl Plan {
-    /// Buffers of every process that runs tasks, by worker.
+    /// Returns the buffers of every process that runs tasks, by worker.
     pub fn demands(&self, settings: &JobSettings) -> Vec<WorkerDemand> {
         let config = network_config(settings);
         let mut demands: BTreeMap<u32, WorkerDemand> = BTreeMap::new();
@@ -79,13 +79,13 @@ impl Plan {
         demands.into_values().collect()
     }
 
-    /// Network memory of the process that has most.
+    /// Returns the network memory of the process that has most.
     pub(crate) fn network_memory_bytes(&self, settings: &JobSettings) -> usize {
         let largest = self.demands(settings).iter().map(|demand| demand.total).max();
         largest.unwrap_or_else(|| settings.segments(0)).saturating_mul(settings.segment_bytes)
     }
 
-    /// Whether the minimum of every process fits its memory.
+    /// Checks that the minimum of every process fits its memory.
     ///
     /// # Errors
     /// [`PlanError::InsufficientBuffers`] for the process that lacks most.
@@ -105,7 +105,7 @@ impl Plan {
     }
 }
 
-/// The settings of the data plane, for the plan and for the workers alike.
+/// Returns the settings of the data plane, for the plan and for the workers.
 pub(crate) fn network_config(settings: &JobSettings) -> NetworkConfig {
     let config = NetworkConfig {
         exclusive_buffers: settings.exclusive_buffers,
@@ -141,7 +141,7 @@ impl fmt::Display for Explanation {
             for feedback in self.feedback.iter().filter(|feedback| feedback.to == position) {
                 self.write_feedback(f, feedback)?;
             }
-            // Without workers everything is on the driver, and it need not be said.
+            // Without workers everything runs on the driver, so the place is omitted.
             let place = if workers.is_empty() { String::new() } else { place_text(task) };
             writeln!(f, "task {}  {:width$}parallelism {}{place}", position + 1, task.name, task.parallelism)?;
         }
@@ -155,7 +155,7 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
-    /// Of a plan under the settings that it was made with.
+    /// Explains a plan with the settings that it was made with.
     pub(crate) fn of(plan: &Plan, settings: &JobSettings) -> Self {
         Self {
             tasks: plan.vertices.clone(),
@@ -228,7 +228,7 @@ impl Explanation {
     }
 }
 
-/// How people call an exchange.
+/// Returns the name of an exchange for users.
 pub(crate) fn partitioner_name(partitioner: Partitioner) -> &'static str {
     match partitioner {
         Partitioner::Forward => "forward",
@@ -266,7 +266,7 @@ fn bytes_text(bytes: u64) -> String {
     }
 }
 
-/// About how many bytes these are, for people.
+/// Returns an approximate size for users.
 fn memory_text(bytes: usize) -> String {
     match bytes.div_ceil(1 << 20) {
         0 | 1 => format!("{} KiB", bytes.div_ceil(1 << 10)),
@@ -316,7 +316,7 @@ mod tests {
                 .contains("channels, credit for 1221 KiB on the way, up to 1 s in flight, buffer timeout 10 ms\n"),
             "{long}"
         );
-        // Each worker has a partition and a gate, each with room for the link in place of its floating buffers.
+        // Each worker has a partition and a gate, each with room for the link instead of its floating buffers.
         assert_eq!(long.demands[0].wanted, short.demands[0].wanted + 2 * (39 + 16 - 8));
         assert_eq!(long.demands[0].needed, short.demands[0].needed);
     }
@@ -374,7 +374,7 @@ mod tests {
         let flow = flow.with("c", |task| task.workers = vec![2]);
         let explanation = explain(&flow.0, &settings()).unwrap();
         let totals: Vec<_> = explanation.demands.iter().map(|demand| (demand.needed, demand.total)).collect();
-        // Two for each partition, and one for the gate of the other worker, which has no more than all have.
+        // Two for each partition, and one for the gate of the other worker, whose total is the default.
         assert_eq!((totals, explanation.refusal.clone()), (vec![(6000, 6000), (1, 2048)], None));
         let text = explanation.to_string();
         assert!(text.ends_with(" of 2048 to 6000 (32 KiB each, 188 MiB) a worker\n"), "{text}");

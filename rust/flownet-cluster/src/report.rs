@@ -1,4 +1,4 @@
-//! What a job did and does, vertex by vertex.
+//! Reports the progress and the result of a job by vertex.
 
 use std::time::Duration;
 
@@ -19,259 +19,258 @@ use crate::{
     user_metrics::UserMetric,
 };
 
-/// A running job, as of its workers' last reports.
+/// Status of a running job, from its workers' last reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobStatus {
-    /// Name from the settings.
+    /// Name of the job, from the settings.
     #[serde(rename = "name")]
     pub job_name: String,
-    /// Where the job is.
+    /// State of the job.
     pub state: JobState,
-    /// Time since it was submitted.
+    /// Time since the job was submitted.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub elapsed: Duration,
-    /// Workers that have registered; the submitting process only if it runs tasks.
+    /// Registered workers; includes the submitting process only if it runs tasks.
     #[serde(skip)]
     pub workers: Vec<WorkerIdentity>,
-    /// Vertices in topological order; rates and ratios over the last seconds.
+    /// Vertices in topological order, with rates and ratios over the last seconds.
     #[serde(rename = "tasks")]
     pub vertices: Vec<VertexReport>,
-    /// Exchanges between them.
+    /// Exchanges between the vertices.
     #[serde(skip)]
     pub exchanges: Vec<Exchange>,
-    /// Memory no process exceeds for the data plane.
+    /// Memory limit of each process for the data plane, in bytes.
     pub network_memory_bytes: usize,
-    /// Which vertex holds the job up, if one stands out.
+    /// Vertex that limits the throughput of the job, if one stands out.
     #[serde(serialize_with = "shown::text")]
     pub bottleneck: Option<Bottleneck>,
-    /// What the job waits for, if nothing moves although records wait.
+    /// Stall of the job, if nothing makes progress although records wait.
     #[serde(rename = "stalled", serialize_with = "shown::headline")]
     pub stall: Option<Stall>,
-    /// The checkpoint that was triggered and neither counts nor has failed.
+    /// Checkpoint that is triggered and neither published nor failed.
     pub checkpoint_under_way: Option<CheckpointUnderWay>,
-    /// What its functions count, over all subtasks.
+    /// Metrics of users' functions, over all subtasks.
     #[serde(rename = "metrics")]
     pub user_metrics: Vec<UserMetric>,
-    /// Its checkpoints and restarts.
+    /// Checkpoints and restarts of the job.
     #[serde(flatten)]
     pub history: History,
 }
 
-/// A job that has finished.
+/// Report of a finished job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobReport {
-    /// Name from the settings.
+    /// Name of the job, from the settings.
     #[serde(rename = "name")]
     pub job_name: String,
-    /// From submission to the last worker's end.
+    /// Time from the submission to the end of the last worker.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub elapsed: Duration,
-    /// Vertices in topological order; rates and ratios over each task's whole life.
+    /// Vertices in topological order, with rates and ratios over each task's whole life.
     #[serde(rename = "tasks")]
     pub vertices: Vec<VertexReport>,
-    /// Which vertex held the job up, if one stands out.
+    /// Vertex that limited the throughput of the job, if one stood out.
     #[serde(serialize_with = "shown::text")]
     pub bottleneck: Option<Bottleneck>,
-    /// How often nothing moved although records waited, if ever.
+    /// Stalls of the job, in which records waited without progress.
     #[serde(rename = "stalled", serialize_with = "shown::text")]
     pub stalls: Option<StallHistory>,
-    /// Memory no process exceeded for the data plane.
+    /// Memory limit of each process for the data plane, in bytes.
     pub network_memory_bytes: usize,
-    /// What its functions count, over all subtasks.
+    /// Metrics of users' functions, over all subtasks.
     #[serde(rename = "metrics")]
     pub user_metrics: Vec<UserMetric>,
-    /// Its checkpoints and restarts.
+    /// Checkpoints and restarts of the job.
     #[serde(flatten)]
     pub history: History,
 }
 
-/// How a job ended.
+/// Kind of end of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobOutcome {
-    /// Its sources ended, or it was stopped.
+    /// The sources ended, or the user stopped the job.
     Finished,
-    /// Somebody cancelled it.
+    /// The user cancelled the job.
     Cancelled,
-    /// Something failed, and nothing followed.
+    /// The job failed, and no restart followed.
     Failed,
 }
 
-/// What has become of the attempts to run a job.
+/// History of a job over its attempts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct History {
-    /// The checkpoint of a run before that the first attempt went on from.
+    /// Checkpoint of an earlier run from which the first attempt resumed.
     pub resumed_from: Option<u64>,
-    /// Checkpoints that count, of all attempts.
+    /// Number of published checkpoints, over all attempts.
     pub checkpoints_made: u64,
-    /// Those that failed.
+    /// Number of failed checkpoints.
     pub checkpoints_failed: u64,
-    /// Why the last of these did.
+    /// Reason for the last failed checkpoint.
     pub last_failed_checkpoint: Option<String>,
-    /// The last 100 that count.
+    /// The last 100 published checkpoints.
     pub checkpoints: Vec<CheckpointSummary>,
-    /// Attempts that failed and were followed by another.
+    /// Number of failed attempts that another followed.
     pub restarted: u64,
-    /// The last 100 of these.
+    /// The last 100 restarts.
     pub restarts: Vec<RestartSummary>,
 }
 
-/// A checkpoint that was triggered and neither counts nor has failed.
+/// Checkpoint that is triggered and neither published nor failed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckpointUnderWay {
-    /// Its number.
+    /// Number of the checkpoint.
     pub number: u64,
     /// Time since its trigger.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub elapsed: Duration,
-    /// Tasks that have subtasks which have not answered. Empty while it is published.
+    /// Tasks with subtasks that have not answered. Empty while the checkpoint is being published.
     pub unanswered: Vec<UnansweredTask>,
 }
 
-/// A task whose subtasks have not all answered a checkpoint.
+/// Task with subtasks that have not answered a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UnansweredTask {
     /// Names of its operators.
     pub name: String,
-    /// Subtasks that have not answered.
+    /// Number of subtasks that have not answered.
     pub count: u64,
-    /// The first ten of these.
+    /// The first ten of these subtasks.
     pub subtasks: Vec<u32>,
 }
 
-/// A checkpoint that counts.
+/// Published checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckpointSummary {
-    /// Its number; they grow over all attempts and runs.
+    /// Number of the checkpoint; it increases over all attempts and runs.
     pub number: u64,
-    /// When it came to count, since the job was submitted.
+    /// Time of its publication, since the job was submitted.
     #[serde(rename = "at_seconds", serialize_with = "shown::seconds")]
     pub at: Duration,
-    /// State that it is made of.
+    /// Size of its state in bytes.
     pub bytes: u64,
-    /// Of this, what was written for it.
+    /// Bytes of that state that this checkpoint wrote.
     pub written_bytes: u64,
-    /// From its trigger until it counted.
+    /// Time from its trigger to its publication.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub duration: Duration,
-    /// The longest that a task waited from its first barrier to its last.
+    /// Longest time between the first and the last barrier of a task.
     #[serde(rename = "aligned_seconds", serialize_with = "shown::seconds")]
     pub aligned: Duration,
-    /// The longest that a task stood still to take its snapshot, or to write some of it, at once.
+    /// Longest single pause of a task to take its snapshot or to write some of it.
     #[serde(rename = "stood_still_seconds", serialize_with = "shown::seconds")]
     pub stood_still: Duration,
-    /// What it is made of, task by task: of the last few.
+    /// Statistics by task, for the last few checkpoints.
     pub parts: Vec<CheckpointPart>,
 }
 
-/// An attempt that failed and was followed by another.
+/// Failed attempt that another followed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RestartSummary {
-    /// When it failed, since the job was submitted.
+    /// Time of the failure, since the job was submitted.
     #[serde(rename = "at_seconds", serialize_with = "shown::seconds")]
     pub at: Duration,
-    /// Why.
+    /// Cause of the failure.
     pub cause: String,
-    /// Python's traceback, if a user's function failed: of the last few restarts, and the end of a long one.
+    /// Python's traceback, if a user's function failed. Stored for the last few restarts; of a long one only its end.
     pub traceback: Option<String>,
-    /// The checkpoint that the next went on from; none: it began anew.
+    /// Checkpoint from which the next attempt resumed; none if it began from the start.
     pub resumed_from: Option<u64>,
-    /// Those that began anew, where others ran on: what failed, and all that share an exchange with it. Empty: the whole job.
+    /// Restarted tasks, if others continued: the failed tasks and all that share an exchange with them. Empty: the
+    /// whole job.
     pub tasks: Vec<String>,
 }
 
-/// One vertex, all its subtasks together.
+/// Report of one vertex, over all its subtasks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VertexReport {
     /// Names of its operators.
     pub name: String,
-    /// Subtasks.
+    /// Number of subtasks.
     pub parallelism: u32,
-    /// Since when they count, since the job was submitted: its beginning, or when they began anew after a failure.
+    /// Time at which the counters began, since the job was submitted: the job's start, or the restart after a failure.
     #[serde(rename = "began_seconds", serialize_with = "shown::seconds")]
     pub began: Duration,
-    /// Subtasks that have ended.
+    /// Number of subtasks that have ended.
     #[serde(skip)]
     pub ended: u32,
     /// Records read, or produced by a source, since the start.
     pub records_in: u64,
-    /// Records sent on, or taken by a sink, since the start.
+    /// Records emitted, or written by a sink, since the start.
     pub records_out: u64,
-    /// Rows of the records read: an array has many.
+    /// Rows in the records read: an array has many.
     pub rows_in: u64,
-    /// Rows of the records sent on, or taken.
+    /// Rows in the records emitted or written.
     pub rows_out: u64,
-    /// Records read, or produced, a second.
+    /// Records read or produced per second.
     pub records_per_second: f64,
     /// Bytes read from tasks of the same process since the start.
     pub bytes_local: u64,
     /// Bytes read over TCP since the start.
     pub bytes_tcp: u64,
-    /// Share of the time at work, 0 to 1, mean over the subtasks.
+    /// Share of busy time, 0 to 1, mean over the subtasks.
     pub busy: f64,
-    /// Share of the time waiting for what is downstream.
+    /// Share of time waiting for downstream.
     pub back_pressured: f64,
-    /// Share of the time without input.
+    /// Share of time without input.
     pub idle: f64,
-    /// Share of the time waiting for the interpreter that the tasks of a process share.
+    /// Share of time waiting for the interpreter that the tasks of a process share.
     pub interpreter: f64,
-    /// The part of `idle` that was spent waiting for calls of its functions, as
-    /// many under way as it may have: it took no records meanwhile.
+    /// Part of `idle` spent waiting for async I/O calls of its functions, with as many under way as allowed. The vertex
+    /// reads no records meanwhile.
     pub awaiting: f64,
-    /// The part of `idle` that a source spent waiting for those it is aligned
-    /// with, which were behind in event time.
+    /// Part of `idle` in which a source waited for the sources that it is aligned with, which were behind in event
+    /// time.
     pub aligning: f64,
-    /// What these are made of.
+    /// Finer parts of these shares.
     #[serde(flatten)]
     pub parts: TimeParts,
-    /// `busy` of the busiest subtask: a hot key shows here and not in the mean.
+    /// `busy` of the busiest subtask: a hot key is visible here and not in the mean.
     pub busiest: f64,
-    /// Subtasks about as busy as the busiest.
+    /// Number of subtasks about as busy as the busiest.
     #[serde(skip)]
     pub busiest_subtasks: u32,
-    /// How far its producers fill buffers, at least, so that no more is in flight
-    /// to it than is allowed. None: not bounded, or full buffers are no more.
+    /// Smallest size to which its producers fill buffers, so that in-flight data stays within its limit. None: no
+    /// limit, or full buffers are within it.
     #[serde(rename = "fill_limit")]
     pub fill_limit_bytes: Option<u64>,
-    /// The work that was in flight to one of its subtasks, at most: now, or over
-    /// its whole life in a report. Zero where it is not bounded.
+    /// Largest in-flight work for one of its subtasks: now, or over its whole life in a report. Zero if it is not
+    /// limited.
     #[serde(rename = "in_flight_seconds", serialize_with = "shown::seconds")]
     pub in_flight: Duration,
-    /// Records thrown away in front of it, where its exchange may.
+    /// Records dropped before it, if its exchange may drop records.
     pub dropped_records: u64,
-    /// Bytes of these.
+    /// Bytes of these records.
     pub dropped_bytes: u64,
-    /// Records that its windows dropped because they came too late.
+    /// Late records that its windows dropped.
     pub late_records: u64,
-    /// Records that did not move event time, as they were further ahead of the others of their split than `max_ahead`.
+    /// Records that did not advance event time, because they were ahead of the others of their split by more than
+    /// `max_ahead`.
     pub records_ahead: u64,
-    /// Records that got their times in it.
+    /// Records to which it assigned timestamps.
     pub timed_records: u64,
-    /// Of these, records that came later than the delay of its watermarks
-    /// allows.
+    /// Number of these records that were later than the delay of its watermarks allows.
     pub out_of_order_records: u64,
-    /// The most that one of them was behind earlier ones of its split, in
-    /// milliseconds.
+    /// Largest delay of one of them relative to earlier records of its split, in milliseconds.
     pub out_of_order_ms: u64,
-    /// The split of that record.
+    /// Split of that record.
     pub out_of_order_split: Option<String>,
-    /// How far event time has come in its subtask that is furthest behind, in
-    /// milliseconds since the epoch; the greatest number when time has ended.
-    /// None before the first watermark.
+    /// Smallest watermark of its subtasks, in milliseconds since the epoch; the greatest number after the end of event
+    /// time. None before the first watermark.
     pub watermark_ms: Option<i64>,
-    /// How far the wall's clock was ahead of that, at the last report. None
-    /// before the first watermark and when time has ended.
+    /// Time by which the wall clock was ahead of that watermark at the last report. None before the first watermark and
+    /// after the end of event time.
     #[serde(rename = "watermark_lag_seconds", serialize_with = "shown::milliseconds")]
     pub lag_ms: Option<i64>,
-    /// What its operators hold and have before them, over all subtasks.
+    /// State and pending input of its operators, over all subtasks.
     #[serde(flatten)]
     pub tally: StateStats,
-    /// Bytes of its state in the last checkpoint that counts, if one does.
+    /// Bytes of its state in the last published checkpoint, if there is one.
     pub state_bytes: Option<u64>,
-    /// How long markers took from the sources to it, if they were on: lately, or since the attempt began in a report.
+    /// Latency from the sources to it, if markers are enabled: recent, or since the attempt began in a report.
     #[serde(flatten)]
     pub latency: LatencyReport,
-    /// What went through each of its operators, upstream first, over all subtasks; none before they began.
+    /// Counters of its operators, upstream first, over all subtasks; empty before they began.
     pub operators: Vec<OperatorReport>,
 }
 

@@ -1,8 +1,7 @@
-//! The calls between coordinator and workers, and the stream they travel on.
+//! Defines the calls between coordinator and workers, and their transport.
 //!
-//! The coordinator is the client. Both ends have proved that they are
-//! of the job before the first call is read. Messages are
-//! [encoded](Encoding) in length-delimited frames of at most [`MAX_FRAME_BYTES`].
+//! The coordinator is the client. Both ends have proved that they belong to the job before the first call is read.
+//! Messages are [encoded](Encoding) in length-delimited frames of at most [`MAX_FRAME_BYTES`].
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -29,99 +28,100 @@ use tokio_util::codec::LengthDelimitedCodec;
 
 use crate::{encoding::Encoding, resources::Resources, settings::JobSettings};
 
-/// What a worker does for its coordinator.
+/// Calls that a worker serves for its coordinator.
 #[tarpc::service]
 pub(crate) trait Worker {
-    /// Says who it is.
+    /// Returns the number and process id of the worker.
     async fn introduce() -> Introduction;
-    /// Builds tasks of a region; answers where their data plane listens.
+    /// Builds tasks of a region. Returns the address of their data plane.
     async fn deploy(request: Deployment) -> Result<SocketAddr, WorkerFault>;
     /// Connects the tasks to the workers at these addresses and starts them.
     async fn start(attempt: Attempt, peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault>;
-    /// Answers as soon as a task has ended or congestion has changed, soon after something was said, at the latest after
-    /// `wait`. Of what was said it tells no more than `log_room` bytes, and an entry.
+    /// Returns as soon as a task has ended or congestion has changed, shortly after a log record, and at the latest
+    /// after `wait`. Returns at most `log_room` bytes of log records, plus one record.
     async fn poll(wait: Duration, log_room: u64) -> StatusReport;
-    /// Says how fast its sources may go; of several orders the one of the
-    /// highest number holds, whichever comes first.
+    /// Sets the rate limit of the worker's sources. Of several orders the one with the highest number holds, in any
+    /// order of arrival.
     async fn order(number: u64, order: SourceOrder);
-    /// Says how far sources that are aligned may go in event time, by their task, if they are still those of this attempt;
-    /// of several the one of the highest number holds.
+    /// Sets event-time limits of aligned sources, by task, if the tasks belong to this attempt. Of several calls the
+    /// one with the highest number holds.
     async fn align(generation: u64, number: u64, limits: Vec<(u32, i64)>);
-    /// Says that there is more to read for a source, if its tasks are still those of this attempt.
+    /// Passes new splits to a source, if its tasks belong to this attempt.
     async fn add_splits(generation: u64, operator: u32, splits: Vec<u8>);
-    /// Ends its sources of a region, with what waits for time if the job is drained.
+    /// Ends the worker's sources of a region. If the job is drained, pending timers fire.
     async fn end_sources(attempt: Attempt, drain: bool);
-    /// Tells its tasks of a checkpoint, if they are still those of this attempt of the job, and of attempts of their regions
-    /// that had begun by then: up to number `latest`.
+    /// Passes a checkpoint order to the worker's tasks, if they belong to this attempt of the job. Their region
+    /// attempts must have begun by then: up to number `latest`.
     async fn checkpoint(generation: u64, latest: u64, order: Order);
-    /// Says what each of its tasks waits for. Dear: asked only if nothing moves.
+    /// Returns what each task waits for. Expensive: called only if nothing makes progress.
     async fn inspect() -> Inspection;
-    /// Looks at the channels of one of its tasks, if it has it. Dear: asked only if somebody looks at the task.
+    /// Returns the channels of one task, if the worker runs it. Expensive: called only when a user views the task.
     async fn channels(task: u32) -> Option<TaskChannels>;
-    /// Takes samples of one of its tasks, if it has it, which takes the time of the order; or says why it cannot.
+    /// Samples one task, if the worker runs it. This takes as long as the order says. Returns an error if sampling is
+    /// impossible.
     async fn flame(task: u32, order: FlameOrder) -> Result<Option<Flame>, String>;
-    /// Cancels what runs of a region, gives back all it had, answers with the last news.
+    /// Cancels the tasks of a region and frees its resources. Returns the last report.
     async fn stop(region: u32) -> StatusReport;
 }
 
-/// Who a worker is.
+/// Identity of a worker.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Introduction {
     pub(crate) worker: u32,
     pub(crate) pid: u32,
 }
 
-/// One attempt to run a region. Those of a job are numbered upwards, whatever region they are of.
+/// One attempt to run a region. Numbers increase over all attempts of a job, across regions.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Attempt {
     pub(crate) region: u32,
     pub(crate) number: u64,
 }
 
-/// What a worker is to run.
+/// Tasks that a worker is to run, with their resources.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Deployment {
-    /// The attempt to run the job that they are of.
+    /// Attempt of the job to which the tasks belong.
     pub(crate) generation: u64,
-    /// The same of their region.
+    /// Attempt of their region.
     pub(crate) attempt: Attempt,
     pub(crate) settings: JobSettings,
-    /// Segments of the network memory of this worker, for the tasks of all regions.
+    /// Segments of network memory of this worker, for the tasks of all regions.
     pub(crate) segments: usize,
     pub(crate) tasks: Vec<TaskSpec>,
-    /// What each task is to go on from, by its number. None without checkpoints.
+    /// State that each task restores, by its number. None without checkpoints.
     pub(crate) restored: Option<BTreeMap<u32, TaskRestore>>,
-    /// Manifests are signed, so what tasks keep gets digests.
+    /// Whether snapshots get digests, because manifests are signed.
     pub(crate) has_digests: bool,
 }
 
-/// What a task goes on from.
+/// State that a task restores.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct TaskRestore {
     pub(crate) parts: Vec<PartRef>,
-    /// It had come to its end.
+    /// Whether the task had finished.
     pub(crate) has_finished: bool,
 }
 
-/// What tasks are told of a checkpoint.
+/// Order for tasks about a checkpoint.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Order {
-    /// Take it; when it was triggered, in milliseconds since the epoch, and when its barriers overtake what is queued.
+    /// Take it. With the trigger time in milliseconds since the epoch, and when barriers become unaligned.
     Trigger { checkpoint: u64, triggered_ms: i64, overtakes: UnalignedMode },
-    /// It has taken too long: it overtakes from now on.
+    /// The aligned timeout has passed: barriers are unaligned from now on.
     Overtake { checkpoint: u64, triggered_ms: i64 },
-    /// It counts.
+    /// The checkpoint is published.
     Complete { checkpoint: u64 },
-    /// It never will.
+    /// The checkpoint will never be published.
     Abort { checkpoint: u64 },
 }
 
-/// When the barriers of a checkpoint overtake what is queued.
+/// Time at which the barriers of a checkpoint become unaligned.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum UnalignedMode {
     Never,
     AtOnce,
-    /// When it is [told](Order::Overtake) to.
+    /// On an [order](Order::Overtake).
     Late,
 }
 
@@ -149,46 +149,46 @@ impl From<Order> for CheckpointOrder {
     }
 }
 
-/// Why a worker could not do what it was asked.
+/// Reason why a worker could not do a request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum WorkerFault {
     /// One of its tasks could not be built or connected.
     Task { task: u32, error: TaskError },
-    /// What its tasks are to go on from could not be read.
+    /// The state that its tasks restore could not be read.
     Store(StoreError),
-    /// Anything else.
+    /// Any other failure.
     Worker(String),
 }
 
-/// What happened on a worker since the last call.
+/// Events on a worker since the last call.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct StatusReport {
-    /// What its tasks are of, region by region.
+    /// Attempts of its tasks, one per region.
     pub(crate) attempts: Vec<Attempt>,
     /// Tasks that have ended, each reported once.
     pub(crate) ended: Vec<TaskEnd>,
-    /// What tasks say of checkpoints, in their order.
+    /// Checkpoint reports of its tasks, in order.
     pub(crate) reports: Vec<TaskReport>,
     /// Counters of all its tasks.
     pub(crate) metrics: Vec<(u32, MetricsSnapshot)>,
-    /// What went through the operators of each.
+    /// Counters of each task's operators.
     pub(crate) operators: Vec<(u32, Vec<OperatorCounts>)>,
-    /// Of those whose functions count something: what that is.
+    /// Metrics of users' functions, for tasks that have any.
     pub(crate) user_metrics: Vec<(u32, Vec<UserMetricSnapshot>)>,
-    /// Of those to which markers of latency came: how long they took.
+    /// Latencies, for tasks that received latency markers.
     pub(crate) latencies: Vec<(u32, Vec<Latency>)>,
-    /// Of those with records that came later than their watermarks allow: the split of the latest.
+    /// Split of the latest record, for tasks with records later than their watermarks allow.
     pub(crate) latest_splits: Vec<(u32, String)>,
-    /// One of its tasks has a congested input, where flow control asks.
+    /// Whether one of its tasks has a congested input, if flow control needs this.
     pub(crate) is_congested: bool,
-    /// What its process uses.
+    /// Resources that its process uses.
     pub(crate) resources: Resources,
-    /// What its tasks and it have said.
+    /// Log records of its tasks and of the worker itself.
     pub(crate) said: DrainedLog,
 }
 
 impl StatusReport {
-    /// Keeps what is of these tasks.
+    /// Keeps only the entries of the tasks that `is_kept` accepts.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(u32) -> bool) {
         self.ended.retain(|end| is_kept(end.task));
         self.reports.retain(|report| is_kept(report.task));
@@ -200,25 +200,25 @@ impl StatusReport {
     }
 }
 
-/// What the tasks of a worker wait for.
+/// Wait states of a worker's tasks.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Inspection {
-    /// Those that have started, by their ids.
+    /// Started tasks, by their ids.
     pub(crate) tasks: Vec<(u32, TaskInspection)>,
-    /// Segments of the worker's network memory that no pool holds.
+    /// Segments of the worker's network memory that no pool has.
     pub(crate) free: u64,
 }
 
-/// How a task ended.
+/// End of a task.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct TaskEnd {
     pub(crate) task: u32,
     pub(crate) error: Option<TaskError>,
-    /// Whether it had come to run.
+    /// Whether the task had begun to run.
     pub(crate) has_run: bool,
 }
 
-/// What a task says of a checkpoint.
+/// Checkpoint report of a task.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct TaskReport {
     pub(crate) task: u32,
@@ -227,31 +227,31 @@ pub(crate) struct TaskReport {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum Report {
-    /// What it keeps is written.
+    /// The snapshot is written.
     Acknowledged {
         checkpoint: u64,
         snapshot: TaskSnapshot,
-        /// It had come to the end of its input.
+        /// Whether the task had reached the end of its input.
         is_last: bool,
-        /// That was the input's own end.
+        /// Whether the input ended by itself.
         has_finished: bool,
-        /// From the first barrier to the last.
+        /// Time from the first barrier to the last.
         aligned: Duration,
-        /// How long it stood still to take its snapshot.
+        /// Time for which the task paused to take its snapshot.
         stood_still: Duration,
     },
-    /// It has overtaken what was in line at its outputs, and that is written.
+    /// Barriers have overtaken the queued output of the task, and this in-flight data is written.
     Overtook { checkpoint: u64, snapshot: TaskSnapshot },
-    /// It could not.
+    /// The task could not take its snapshot.
     Declined { checkpoint: u64, reason: String, root_cause: Option<RootCause> },
-    /// It has come to the end of its input, and waits for one more checkpoint.
+    /// The task has reached the end of its input, and waits for one more checkpoint.
     Finished,
 }
 
-/// A stream of `In` from the peer and `Out` to it.
+/// Transport of messages `In` from the peer and `Out` to it.
 pub(crate) type ControlTransport<In, Out> = Transport<Stream, In, Out, Encoding>;
 
-/// Puts messages on a stream whose ends have authenticated each other.
+/// Creates a transport on a stream whose ends have authenticated each other.
 pub(crate) fn transport<In, Out>(stream: Stream) -> ControlTransport<In, Out>
 where
     In: DeserializeOwned,
@@ -261,7 +261,7 @@ where
     serde_transport::new(codec, Encoding)
 }
 
-/// The context of a call that may take until `limit` from now.
+/// Returns the context of a call with a deadline `limit` from now.
 pub(crate) fn within(limit: Duration) -> tarpc::context::Context {
     let mut context = tarpc::context::current();
     context.deadline = std::time::Instant::now() + limit;

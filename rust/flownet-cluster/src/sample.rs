@@ -1,5 +1,4 @@
-//! A running job, subtask by subtask and process by process, for whoever draws
-//! curves. [`JobStatus`](crate::JobStatus) is the same for people.
+//! Samples a running job by subtask and process, for charts. [`JobStatus`](crate::JobStatus) is the summary for people.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,74 +13,73 @@ use crate::{
     time_parts::TimeParts, tracker::Sample, user_metrics::UserMetric,
 };
 
-/// All that is known of a job at one moment.
+/// State of a job at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobSample {
-    /// Where the job is.
+    /// State in its life cycle.
     pub state: JobState,
-    /// Time since it was submitted.
+    /// Time since the job was submitted.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub elapsed: Duration,
     /// All subtasks, in the order of the plan.
     pub tasks: Vec<TaskSample>,
     /// Processes that have reported.
     pub workers: Vec<WorkerSample>,
-    /// What the job waits for, if nothing moves although records wait.
+    /// Stall of the job, if nothing makes progress although records wait.
     #[serde(rename = "stalled", serialize_with = "shown::headline")]
     pub stall: Option<Stall>,
 }
 
-/// One subtask, as of its worker's last report.
+/// Sample of one subtask, from its worker's last report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskSample {
     /// Names of its operators.
     pub name: String,
-    /// Position of its vertex, upstream first.
+    /// Index of its vertex, upstream first.
     #[serde(rename = "task")]
     pub vertex: u32,
-    /// Index among the subtasks of the vertex.
+    /// Index within the vertex.
     pub subtask: u32,
-    /// Worker it runs on; 0 is the submitting process.
+    /// Worker that runs it; 0 is the submitting process.
     pub worker: u32,
     /// Whether it has ended.
     #[serde(rename = "ended")]
     pub has_ended: bool,
-    /// When it was reported, since the job was submitted.
+    /// Time of the report, since the job was submitted.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub at: Duration,
-    /// Counters since the start, and what is queued.
+    /// Counters since the start, and current queues.
     #[serde(flatten, with = "Counters")]
     pub metrics: MetricsSnapshot,
-    /// Records read, or produced, a second since the report before.
+    /// Records read or produced per second since the previous report.
     pub records_in_per_second: f64,
-    /// Records sent on, or written, a second since the report before.
+    /// Records emitted or written per second since the previous report.
     pub records_out_per_second: f64,
-    /// Share of the time at work since the report before, 0 to 1.
+    /// Share of busy time since the previous report, 0 to 1.
     pub busy: f64,
-    /// Share of the time waiting for what is downstream, or for the
-    /// coordinator's leave.
+    /// Share of time waiting for downstream or for a source order of the coordinator.
     pub back_pressured: f64,
-    /// Share of the time without input.
+    /// Share of time without input.
     pub idle: f64,
-    /// Share of the time waiting for the interpreter.
+    /// Share of time waiting for the interpreter.
     pub interpreter: f64,
-    /// The part of `idle` that it spent waiting for calls of its functions.
+    /// Part of `idle` spent waiting for async I/O calls of its functions.
     pub awaiting: f64,
-    /// The part of `idle` that a source spent waiting for those it is aligned with.
+    /// Part of `idle` in which a source waited for the sources that it is aligned with.
     pub aligning: f64,
-    /// Bytes of its state in the last checkpoint that counts, if one does.
+    /// Bytes of its state in the last published checkpoint, if there is one.
     pub state_bytes: Option<u64>,
-    /// What these are made of.
+    /// Finer parts of these shares.
     #[serde(flatten)]
     pub parts: TimeParts,
-    /// What its functions count.
+    /// Metrics of its functions.
     #[serde(rename = "metrics")]
     pub user_metrics: Vec<UserMetric>,
-    /// What went through each of its operators, upstream first; none before it began.
+    /// Counters of its operators, upstream first; empty before it began.
     pub operators: Vec<OperatorReport>,
 }
 
-/// Which counters of a task are shown, and what they are called then.
+/// Names of the counters that are shown for a task.
 #[derive(Serialize)]
 #[serde(remote = "MetricsSnapshot")]
 struct Counters {
@@ -108,7 +106,7 @@ struct Counters {
     time: TimeShares,
 }
 
-/// The same of its event time.
+/// Names of its event-time counters.
 #[derive(Serialize)]
 #[serde(remote = "EventTimeSnapshot")]
 struct EventTime {
@@ -127,33 +125,33 @@ struct EventTime {
     aligned_ms: Option<i64>,
 }
 
-/// One process.
+/// Sample of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkerSample {
-    /// Its number; 0 is the submitting process.
+    /// Number of the worker; 0 is the submitting process.
     pub worker: u32,
-    /// When it was reported, since the job was submitted.
+    /// Time of the report, since the job was submitted.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub at: Duration,
-    /// Memory that is in RAM; none where the system does not tell.
+    /// Resident memory; none if the system does not report it.
     pub resident_bytes: Option<u64>,
-    /// Its threads; none where the system does not tell.
+    /// Number of threads; none if the system does not report it.
     pub threads: Option<u64>,
-    /// Files, sockets and the like that it has open; none where the system does not tell at once.
+    /// Number of open files, sockets and similar; none if the system does not report it at once.
     pub open_files: Option<u64>,
-    /// Time of processors that it took since it began.
+    /// Processor time since it began.
     #[serde(rename = "cpu_seconds", serialize_with = "shown::seconds")]
     pub cpu: Duration,
-    /// What its interpreter took to collect garbage.
+    /// Garbage collections of its interpreter.
     #[serde(flatten, with = "Garbage")]
     pub garbage: GarbageCollections,
     /// Segments of its network memory that pools have taken.
     pub segments_used: u64,
-    /// All of them.
+    /// All segments of its network memory.
     pub segments: u64,
 }
 
-/// What the collections of a process are called.
+/// Names of a process's garbage collection counters.
 #[derive(Serialize)]
 #[serde(remote = "GarbageCollections")]
 struct Garbage {
@@ -170,14 +168,14 @@ impl WorkerSample {
     }
 }
 
-/// What the functions of a task counted, as of its last two reports.
+/// Metrics of a task's functions, from its last two reports.
 #[derive(Debug, Default)]
 pub(crate) struct FunctionCounts {
     pub(crate) latest: Vec<UserMetricSnapshot>,
     pub(crate) previous: Vec<UserMetricSnapshot>,
 }
 
-/// Who a task is, for its samples.
+/// Identity of a task in its samples.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskPlace {
     pub(crate) name: String,

@@ -1,7 +1,7 @@
-//! Every setting of a job: its name, type, default, bounds and meaning, once.
+//! Declares every setting of a job once: name, type, default, bounds and meaning.
 //!
-//! What users of Python see of settings is read from [`JobSettings::TABLE`]; no other place repeats any of it. A
-//! [`JobSettings`] is plain data: [`JobSettings::validate`] says what is wrong with it in terms of the setting's own name.
+//! Everything that Python users see of settings comes from [`JobSettings::TABLE`]; no other place repeats any of it. A
+//! [`JobSettings`] is plain data. [`JobSettings::validate`] reports errors by the name of the setting.
 
 mod error;
 mod kind;

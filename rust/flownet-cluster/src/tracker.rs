@@ -1,4 +1,4 @@
-//! From the workers' samples to rates, ratios and sums. No IO, no clock.
+//! Aggregates the workers' samples to rates, ratios and sums. No I/O, no clock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ use crate::{
     user_metrics::UserMetric,
 };
 
-/// All samples worth keeping of one job.
+/// Samples of one job, as far as they are still needed.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     job_name: String,
@@ -44,7 +44,7 @@ pub(crate) struct Tracker {
     checkpoint: Option<PendingCheckpoint>,
 }
 
-/// The checkpoint that is under way.
+/// Checkpoint that is under way.
 #[derive(Debug)]
 struct PendingCheckpoint {
     number: u64,
@@ -52,14 +52,14 @@ struct PendingCheckpoint {
     unanswered: BTreeSet<u32>,
 }
 
-/// When the job stood still.
+/// Stalls of the job.
 #[derive(Debug, Default)]
 struct Stalls {
-    /// The one that lasts.
+    /// Current stall.
     now: Option<Stall>,
-    /// The last one that users are to be told, and how many those were.
+    /// Last stall reported to users, and the number of these reports.
     told: Option<(u32, Stall)>,
-    /// Those that are over, if there were any.
+    /// Finished stalls, if there were any.
     over: Option<StallHistory>,
 }
 
@@ -81,14 +81,15 @@ impl Tracker {
         }
     }
 
-    /// An attempt begins: its tasks count from nothing, the first time since the job was submitted.
+    /// Begins an attempt: the counters of its tasks start at 0. The first attempt counts from the submission of the
+    /// job.
     pub(crate) fn begin_attempt(&mut self, now: Duration) {
         let began = if self.history.restarted == 0 { Duration::ZERO } else { now };
         self.tasks.iter_mut().for_each(|task| task.begin_attempt(began));
         self.checkpoint = None;
     }
 
-    /// Attempts of these tasks begin, and only of these.
+    /// Begins attempts of these tasks only.
     pub(crate) fn begin_again(&mut self, tasks: &[u32], names: Vec<String>, now: Duration) {
         for task in tasks {
             if let Some(task) = self.tasks.get_mut(*task as usize) {
@@ -100,7 +101,7 @@ impl Tracker {
         }
     }
 
-    /// It goes on from this checkpoint, or from none.
+    /// Records the checkpoint that the attempt resumes from, if any.
     pub(crate) fn resumed(&mut self, checkpoint: Option<u64>) {
         match self.history.restarts.last_mut() {
             Some(restart) => restart.resumed_from = checkpoint,
@@ -108,8 +109,8 @@ impl Tracker {
         }
     }
 
-    /// An attempt has failed, and another follows: of some tasks, given by number and by what users call them, or of the
-    /// whole job. Until it begins, nothing moves in them.
+    /// Records a failed attempt that another follows: of some tasks, given by numbers and user-visible names, or of the
+    /// whole job. These tasks make no progress until it begins.
     pub(crate) fn restarting(
         &mut self,
         (cause, traceback): (String, Option<&str>),
@@ -137,7 +138,7 @@ impl Tracker {
         older.for_each(|restart| restart.traceback = None);
     }
 
-    /// A checkpoint counts, which has so many bytes of the state of each task.
+    /// Records a published checkpoint. `bytes` is the size of each task's state in it.
     pub(crate) fn checkpoint_made(&mut self, checkpoint: CheckpointSummary, bytes: &[u64]) {
         self.tasks.iter_mut().zip(bytes).for_each(|(task, bytes)| task.state_bytes = Some(*bytes));
         self.history.checkpoints_made += 1;
@@ -146,7 +147,7 @@ impl Tracker {
         older.for_each(|checkpoint| checkpoint.parts = Vec::new());
     }
 
-    /// A checkpoint is under way, and waits for these tasks.
+    /// Records that a checkpoint is under way and waits for these tasks.
     pub(crate) fn checkpoint_waits_for(&mut self, number: u64, tasks: Vec<u32>, now: Duration) {
         let unanswered = tasks.into_iter().collect();
         let pending = self.checkpoint.take().filter(|pending| pending.number == number);
@@ -154,7 +155,7 @@ impl Tracker {
         self.checkpoint = Some(PendingCheckpoint { number, triggered_at, unanswered });
     }
 
-    /// The checkpoint that is under way no longer waits for this task.
+    /// Records that the checkpoint under way no longer waits for this task.
     pub(crate) fn checkpoint_answered(&mut self, task: u32) {
         if let Some(pending) = &mut self.checkpoint {
             pending.unanswered.remove(&task);
@@ -170,14 +171,14 @@ impl Tracker {
         self.history.last_failed_checkpoint = Some(reason.to_owned());
     }
 
-    /// Takes what the operators of a task count, for the sample that is taken next.
+    /// Stores the counters of a task's operators for the next sample.
     pub(crate) fn count_operators(&mut self, task: u32, operators: &[OperatorCounts]) {
         if let Some(task) = self.tasks.get_mut(task as usize) {
             task.operators = operators.into();
         }
     }
 
-    /// Takes a sample of a task, seen `now` after the job's beginning.
+    /// Adds a sample of a task, taken `now` after the job's beginning.
     pub(crate) fn sample(&mut self, task: u32, metrics: MetricsSnapshot, now: Duration) {
         if let Some(task) = self.tasks.get_mut(task as usize) {
             let operators = Arc::clone(&task.operators);
@@ -185,14 +186,14 @@ impl Tracker {
         }
     }
 
-    /// Takes what the functions of a task count, of the sample that was taken last.
+    /// Stores the metrics of a task's functions that belong to the last sample.
     pub(crate) fn sample_users(&mut self, task: u32, metrics: &[UserMetricSnapshot]) {
         if let Some(TaskSamples { counted, .. }) = self.tasks.get_mut(task as usize) {
             counted.previous = std::mem::replace(&mut counted.latest, metrics.to_vec());
         }
     }
 
-    /// Takes how long markers took to a task, as of now.
+    /// Stores the latencies of markers to a task, as of now.
     pub(crate) fn sample_latencies(&mut self, task: u32, latencies: &[Latency], now: Duration) {
         let vertices = self.vertices.len();
         if let Some(TaskSamples { latency, .. }) = self.tasks.get_mut(task as usize) {
@@ -201,26 +202,26 @@ impl Tracker {
         }
     }
 
-    /// Takes the split of the record of a task that was furthest behind.
+    /// Stores the split of the latest record of a task.
     pub(crate) fn latest_split(&mut self, task: u32, split: &str) {
         if let Some(samples) = self.tasks.get_mut(task as usize) {
             samples.latest_split = Some(split.to_owned());
         }
     }
 
-    /// Takes what a worker says of its process.
+    /// Stores the report of a worker about its process.
     pub(crate) fn worker(&mut self, sample: WorkerSample) {
         self.workers.insert(sample.worker, sample);
     }
 
-    /// What was reported last, task by task.
+    /// Returns the last report of every task.
     pub(crate) fn job_sample(&self, state: JobState, elapsed: Duration) -> JobSample {
         let tasks = self.tasks.iter().map(|task| task.sample_now());
         let workers = self.workers.values().copied().collect();
         JobSample { state, elapsed, tasks: tasks.collect(), workers, stall: self.stalls.as_of(elapsed) }
     }
 
-    /// The job stands still; `is_new` if users are to be told.
+    /// Records that the job is stalled; `is_new` if users are notified.
     pub(crate) fn stalled(&mut self, stall: Stall, is_new: bool) {
         if is_new {
             let number = self.stalls.told.as_ref().map_or(0, |(number, _)| *number) + 1;
@@ -229,18 +230,18 @@ impl Tracker {
         self.stalls.now = Some(stall);
     }
 
-    /// It moves again, `now` after its beginning.
+    /// Records that the job makes progress again, `now` after its beginning.
     pub(crate) fn moves_again(&mut self, now: Duration) {
         self.stalls.over = self.stalls.history(now);
         self.stalls.now = None;
     }
 
-    /// The last stall that users are to be told, if its number is above `after`.
+    /// Returns the last stall reported to users, if its number is above `after`.
     pub(crate) fn stall_after(&self, after: u32) -> Option<(u32, Stall)> {
         self.stalls.told.as_ref().filter(|(number, _)| *number > after).cloned()
     }
 
-    /// A task has ended; its last sample stays.
+    /// Marks a task as ended. Its last sample stays.
     pub(crate) fn ended(&mut self, task: u32) {
         if let Some(task) = self.tasks.get_mut(task as usize) {
             task.ended = true;
@@ -331,7 +332,7 @@ impl Stalls {
         self.now.clone().map(|stall| Stall { still_for: now.saturating_sub(stall.since), ..stall })
     }
 
-    /// All of them, the one that lasts included.
+    /// Returns all stalls, including the current one.
     fn history(&self, now: Duration) -> Option<StallHistory> {
         let Some(last) = self.as_of(now) else { return self.over.clone() };
         let (times, total) = self.over.as_ref().map_or((0, Duration::ZERO), |over| (over.times, over.total));
@@ -339,29 +340,30 @@ impl Stalls {
     }
 }
 
-/// What is known of one task.
+/// Samples of one task.
 #[derive(Debug)]
 struct TaskSamples {
     place: TaskPlace,
-    /// Since when it counts.
+    /// Time at which its counters began.
     began: Duration,
     ended: bool,
-    /// Its attempt has failed, and the next one has not begun: it does nothing, whatever is reported late.
+    /// Whether its attempt has failed and the next one has not begun. It makes no progress then, regardless of late
+    /// reports.
     has_failed: bool,
-    /// Rates are measured from here: one to two windows before `latest`.
+    /// Start of the period for rates: one to two windows before `latest`.
     base: Sample,
-    /// Becomes the base when it is a window old.
+    /// Becomes the base when it is one window old.
     next_base: Sample,
     latest: Sample,
-    /// The one before `latest`.
+    /// Sample before `latest`.
     previous: Sample,
-    /// What its operators count.
+    /// Counters of its operators.
     operators: Arc<[OperatorCounts]>,
     counted: FunctionCounts,
     latency: LatencySamples,
-    /// The split of the record that was furthest behind.
+    /// Split of its latest record.
     latest_split: Option<String>,
-    /// In the last checkpoint.
+    /// Size of its state in the last checkpoint.
     state_bytes: Option<u64>,
 }
 
@@ -370,11 +372,11 @@ struct TaskSamples {
 pub(crate) struct Sample {
     pub(crate) at: Duration,
     pub(crate) metrics: MetricsSnapshot,
-    /// Of its operators, once they are open.
+    /// Counters of its operators, once they are open.
     pub(crate) operators: Arc<[OperatorCounts]>,
 }
 
-/// What happened over some time: rates and shares of a task.
+/// Rates and shares of a task over a period.
 struct TaskRates {
     in_flight: Duration,
     /// Whether the task's clock ran at all.
@@ -423,7 +425,7 @@ impl TaskSamples {
         self.latest_split = None;
     }
 
-    /// Its attempt has failed: counters stay, rates end.
+    /// Marks the attempt as failed: counters stay, rates end.
     fn fail(&mut self) {
         self.has_failed = true;
         self.latency = LatencySamples::default();
@@ -469,7 +471,8 @@ impl TaskSamples {
 }
 
 impl TaskRates {
-    /// By the task's own clock, which does not run before it starts or after it ends.
+    /// Computes rates and shares between two samples. Time is the task's own, whose clock runs only from its start to
+    /// its end.
     fn between(operators: &[Arc<str>], earlier: &Sample, later: &Sample, in_flight: Duration) -> Self {
         let (counted, counted_before) = (&later.operators, &earlier.operators);
         let (earlier, later) = (&earlier.metrics, &later.metrics);
@@ -502,7 +505,7 @@ fn vertex_report(
 ) -> VertexReport {
     let mut spent: Vec<TaskRates> = tasks.iter().map(|task| spent(task)).collect();
     let operators = OperatorReport::sums(spent.iter_mut().map(|task| std::mem::take(&mut task.operators)));
-    // A subtask that has ended spends no time: counted in, it would keep the shares from adding up to the whole.
+    // Ended subtasks spend no time. If they were counted, the shares would not add up to the whole.
     let running = spent.iter().filter(|task| task.has_run).count().max(1);
     let mean = |part: fn(&TaskRates) -> f64| spent.iter().map(part).sum::<f64>() / running as f64;
     let busiest = spent.iter().map(|task| task.busy).fold(0.0, f64::max);
@@ -557,13 +560,13 @@ fn tallied(tasks: &[&TaskSamples]) -> StateStats {
     tally
 }
 
-/// Of those that keep buffers from being full.
+/// Returns the smallest fill limit of those below the size of a buffer.
 fn smallest_fill_limit(tasks: &[&TaskSamples], segment_bytes: u64) -> Option<u64> {
     let limits = tasks.iter().map(|task| task.latest.metrics.in_flight.fill_limit_bytes);
     limits.filter(|limit| (1..segment_bytes).contains(limit)).min()
 }
 
-/// Adds to a list of what happened, which has no more than the last ones.
+/// Adds to a list that holds only the last entries.
 fn keep_last<T>(list: &mut Vec<T>, new: T) {
     if list.len() == MOST_KEPT {
         list.remove(0);
@@ -571,7 +574,7 @@ fn keep_last<T>(list: &mut Vec<T>, new: T) {
     list.push(new);
 }
 
-/// The end of a traceback, where Python says what was raised.
+/// Returns the end of a traceback, which has Python's error message.
 fn last_of(traceback: &str) -> String {
     let letters = traceback.chars().count();
     let cut = letters.saturating_sub(MOST_LETTERS);
@@ -579,17 +582,17 @@ fn last_of(traceback: &str) -> String {
     if cut > 0 { format!("…{rest}") } else { rest }
 }
 
-/// Checkpoints whose parts are kept: a status has them all, and is asked for again and again.
+/// Number of checkpoints with stored parts: every status contains them all, and is fetched often.
 const MOST_IN_PARTS: usize = 10;
-/// Restarts whose tracebacks are kept, for the same reason.
+/// Number of restarts with stored tracebacks, for the same reason.
 const MOST_TRACEBACKS: usize = 5;
-/// Letters of one.
+/// Longest stored traceback, in characters.
 const MOST_LETTERS: usize = 8000;
-/// Subtasks of a task that are named if they have not answered a checkpoint.
+/// Number of subtasks of a task that are named if they have not answered a checkpoint.
 const MOST_UNANSWERED: usize = 10;
-/// Of checkpoints and of restarts.
+/// Number of stored checkpoints and of stored restarts.
 const MOST_KEPT: usize = 100;
-/// Rates of a status are over one to two of these.
+/// Window of rates. The rates of a status cover one to two windows.
 const WINDOW: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -616,7 +619,7 @@ mod tests {
     #[test]
     fn a_status_shows_what_happens_lately_and_a_report_the_whole() {
         let mut tracker = tracker();
-        // Ten idle seconds, then five busy ones of 1000 records each.
+        // Ten idle seconds, then five busy ones with 1000 records each.
         for at in 1..=10 {
             tracker.sample(0, metrics(0, Duration::ZERO, SECOND * at), SECOND * at);
         }
@@ -682,7 +685,7 @@ mod tests {
         tracker.restarting(("lost".into(), None), Some((&[2, 3], vec!["count".into()])), SECOND * 4);
         assert_eq!(told(&tracker), ((3000, 1000.0), (3000, 0.0), 1000.0, true), "the source runs on");
         tracker.restarting(("lost".into(), None), None, SECOND * 4);
-        // What a worker reports late changes counters at most.
+        // Late reports of a worker change only counters.
         tracker.sample(0, metrics(3500, SECOND * 4, Duration::ZERO), SECOND * 5);
         assert_eq!(told(&tracker), ((3500, 0.0), (3000, 0.0), 0.0, false));
         tracker.begin_attempt(SECOND * 6);
@@ -731,7 +734,7 @@ mod tests {
             in_flight: InFlightSnapshot { fill_limit_bytes, time, longest },
             ..metrics(1, SECOND, SECOND)
         };
-        // One subtask has measured nothing, one has full buffers, two are bounded.
+        // One subtask has measured nothing, one has full buffers, two are limited.
         tracker.sample(1, found(32 * 1024, SECOND, SECOND), SECOND * 2);
         tracker.sample(2, found(300, SECOND / 2, SECOND * 2), SECOND * 2);
         tracker.sample(3, found(200, SECOND / 4, SECOND * 3), SECOND * 2);

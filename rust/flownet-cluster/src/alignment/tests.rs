@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{plan::tests::DataflowBuilder, settings::JobSettings};
 
-/// One source for each group named, of so many subtasks, each with what aligns it; all lead to one sink.
+/// Returns a plan with a source of the given parallelism for each group named. Each has an aligning operator; all lead
+/// to one sink.
 fn plan(sources: &[(&str, u32)], max_drift_ms: u64, update_interval_ms: u64) -> Plan {
     let mut flow = DataflowBuilder::default().operator("sink", 3);
     for (at, (group, parallelism)) in sources.iter().enumerate() {
@@ -42,7 +43,7 @@ fn reached(aligned_ms: Option<i64>) -> MetricsSnapshot {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Reports that a task has come so far, and asks for limits.
+/// Reports the event times of tasks, and polls for limits.
 fn told(machine: &mut AlignmentMachine, now: Duration, reports: &[(u32, Option<i64>)]) -> Option<Vec<i64>> {
     reports.iter().for_each(|(task, at_ms)| machine.on_metrics(*task, &reached(*at_ms)));
     machine.on_time(now);
@@ -97,7 +98,7 @@ fn a_limit_that_rises_by_a_quarter_of_the_drift_is_sent_at_once() {
         assert_eq!(told(&mut machine, SECOND, &both(at_ms)), Some(vec![at_ms + 100; 2]), "no cap");
     }
     assert_eq!(told(&mut machine, SECOND, &both(3_599_975 + 24)), None, "A3");
-    // Back from being idle, and behind: as before once an interval.
+    // Both sources were idle and are behind now: limits change once an interval as before.
     assert_eq!(told(&mut machine, SECOND, &both(0)), None);
     assert_eq!(told(&mut machine, SECOND * 2, &both(0)), Some(vec![100; 2]));
 }
@@ -124,10 +125,10 @@ fn groups_do_not_wait_for_each_other() {
     assert_eq!(AlignmentMachine::shortest_interval(&plan), Some(SECOND));
 }
 
-/// A source of the world below.
+/// Source of the simulation below.
 struct SimulatedJob {
     watermarks: SplitWatermarks,
-    /// Times of its records, not read yet, the next one last.
+    /// Times of its unread records, the next one last.
     records: Vec<i64>,
     has_ended: bool,
     is_silent: bool,
@@ -138,11 +139,11 @@ struct SimulatedJob {
 enum Step {
     /// A source reads, if it may.
     Read(usize),
-    /// What a source has come to reaches the coordinator.
+    /// A report of a source reaches the coordinator.
     Report(usize),
-    /// What the coordinator said last reaches a source.
+    /// The coordinator's last limit reaches a source.
     Deliver(usize),
-    /// Nothing comes from a source for now, and it is said to be idle; or something may come again.
+    /// A source becomes idle, or active again.
     Silence(usize),
     Tick,
 }
@@ -188,12 +189,12 @@ impl World {
         Some(reached.unwrap_or(END_OF_TIME_MS)).filter(|at_ms| *at_ms != NO_TIMESTAMP)
     }
 
-    /// Of all that are counted; none if somebody has come nowhere yet.
+    /// Returns the least time of all counted sources, or `None` if one has no progress yet.
     fn least_ms(&self) -> Option<i64> {
         (0..self.sources.len()).map(|at| self.reached(at)).min().flatten()
     }
 
-    /// Whether it went on.
+    /// Reads a record. Returns whether the source made progress.
     fn read(&mut self, at: usize) -> bool {
         let source = &mut self.sources[at];
         if source.has_ended || source.is_silent || source.watermarks.is_ahead() {
@@ -231,7 +232,7 @@ impl World {
         }
     }
 
-    /// Says that it is idle, as its clock would in time.
+    /// Marks the source as idle, as its clock would after a while.
     fn silence(&mut self, at: usize) {
         let source = &mut self.sources[at];
         source.is_silent = !source.is_silent;
@@ -245,7 +246,7 @@ impl World {
 }
 
 proptest! {
-    /// A1 and A2, whatever is delayed, lost behind what was said later, idle or over.
+    /// A1 and A2 hold if messages are delayed or superseded, and if sources are idle or have ended.
     #[test]
     fn nobody_runs_ahead_and_nobody_waits_for_good(
         records in proptest::collection::vec(proptest::collection::vec(-100i64..300, 0..40), 4..=4),
@@ -257,7 +258,7 @@ proptest! {
             match step {
                 Step::Read(at) => {
                     let (before_ms, least_ms) = (world.reached(at), world.least_ms());
-                    // Who comes back from being idle may be behind what the others were told meanwhile.
+                    // A source that returns from idleness may be behind the limits that the others received meanwhile.
                     if world.read(at) && !was_silent && let (Some(before_ms), Some(least_ms)) = (before_ms, least_ms) {
                         prop_assert!(before_ms <= least_ms + DRIFT_MS, "{} with the last at {}", before_ms, least_ms);
                     }
@@ -271,7 +272,8 @@ proptest! {
                 Step::Tick => world.tick()?,
             }
         }
-        // From now on everything that is said arrives. Who fell silent while it waited was not idle, for it waited.
+        // From now on every message arrives. A source that became silent while it waited was not idle, because it
+        // waited.
         for at in 0..4 {
             world.sources[at].is_silent &= world.sources[at].watermarks.reached_ms().is_none();
         }
