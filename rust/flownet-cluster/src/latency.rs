@@ -1,4 +1,4 @@
-//! How long markers of latency took to a task: lately, or altogether.
+//! Computes the latency of markers to a task, for the last seconds and for the whole attempt.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use serde::Serialize;
 
 use crate::shown;
 
-/// How long markers took to one vertex, all its subtasks together. All none where no marker came.
+/// Latency of markers to one vertex, over all its subtasks. All values are none without markers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LatencyReport {
-    /// Half of them took no longer.
+    /// Median latency.
     #[serde(rename = "latency_p50_seconds", serialize_with = "shown::optional_seconds")]
     pub p50: Option<Duration>,
-    /// 99 of 100 took no longer.
+    /// Latency that 99 of 100 markers do not exceed.
     #[serde(rename = "latency_p99_seconds", serialize_with = "shown::optional_seconds")]
     pub p99: Option<Duration>,
-    /// The longest since the attempt began.
+    /// Longest latency since the attempt began.
     #[serde(rename = "latency_max_seconds", serialize_with = "shown::optional_seconds")]
     pub max: Option<Duration>,
-    /// All since the attempt began, by the vertex of their source.
+    /// All latencies since the attempt began, by the vertex of their source.
     #[serde(skip)]
     pub by_source: Vec<Latency>,
 }
 
 impl LatencyReport {
-    /// Of the subtasks of a vertex: quantiles of `counted`, and `all` that came.
+    /// Combines the subtasks of a vertex: quantiles of `counted`, and the total of `all`.
     pub(crate) fn of<'a>(
         counted: impl IntoIterator<Item = &'a Latency>,
         all: impl IntoIterator<Item = &'a Latency>,
@@ -45,12 +45,12 @@ impl LatencyReport {
     }
 }
 
-/// What was told of the latency of one task.
+/// Reported latencies of one task.
 #[derive(Debug, Default)]
 pub(crate) struct LatencySamples {
-    /// What is lately is since then: one to two windows ago.
+    /// Start of the period for recent latencies: one to two windows ago.
     base: Sample,
-    /// Becomes the base when it is a window old.
+    /// Becomes the base when it is one window old.
     next_base: Sample,
     latest: Vec<Latency>,
 }
@@ -70,12 +70,12 @@ impl LatencySamples {
         self.latest = latencies;
     }
 
-    /// Of this attempt.
+    /// Returns the latencies of this attempt.
     pub(crate) fn altogether(&self) -> &[Latency] {
         &self.latest
     }
 
-    /// Of the last seconds.
+    /// Returns the latencies of the last seconds.
     pub(crate) fn lately(&self) -> Vec<Latency> {
         let before = |source| self.base.latencies.iter().find(|latency| latency.source == source);
         let since = |latest: &Latency| {
@@ -87,14 +87,14 @@ impl LatencySamples {
     }
 }
 
-/// Long enough for some markers of every source, which come once a second or so.
+/// Long enough for some markers of every source, at about one marker per second.
 const WINDOW: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// `fast` markers of up to 100 us and `slow` ones of up to 100 s.
+    /// Returns `fast` markers of up to 100 us and `slow` ones of up to 100 s.
     fn latency(source: u32, fast: u64, slow: u64) -> Latency {
         let mut latency = Latency::of(source);
         (latency.buckets[0], latency.buckets[18]) = (fast, slow);

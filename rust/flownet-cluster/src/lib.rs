@@ -1,10 +1,11 @@
-//! Plan expansion, coordinator and worker agent of flownet: the control plane.
+//! Plans jobs, coordinates them and runs their tasks: the control plane of flownet.
 //!
-//! - [`plan`]: a [`Dataflow`] becomes tasks placed on workers; no IO.
-//! - [`explain()`]: what a plan will take, as numbers and as text.
-//! - [`Coordinator::submit`] starts a job; its [`JobHandle`] waits, watches and cancels, a [`JobView`] of it without owning it.
-//! - [`run_worker`]: the body of a worker process.
-//! - [`WorkerPool`], [`serve_pool`]: workers that somebody else starts, and their body.
+//! - [`plan`]: turns a [`Dataflow`] into tasks placed on workers; no I/O.
+//! - [`explain()`]: describes the resources of a plan, as numbers and as text.
+//! - [`Coordinator::submit`]: starts a job. Its [`JobHandle`] owns the job; a [`JobView`] observes and cancels it
+//!   without owning it.
+//! - [`run_worker`]: runs a worker process.
+//! - [`WorkerPool`], [`serve_pool`]: workers that are started elsewhere, and the function that they run.
 //!
 //! ```text
 //! Dataflow --plan--> tasks --Coordinator--> RegionsMachine decides, Driver carries out
@@ -13,8 +14,8 @@
 //!                                           Agent: builds, starts, watches, cancels tasks
 //! ```
 //!
-//! Every decision about a running job is in `machine`, which has no IO and no
-//! clock; `coordinator` and `worker` only carry it out.
+//! Every decision about a running job is in `machine`, which has no I/O and no clock. `coordinator` and `worker` only
+//! carry out its decisions.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,4 @@
-//! The body of a process that joins a worker pool: it waits for jobs and takes part in
-//! one after the other, until the worker pool lets it go.
+//! Runs a process that joins a worker pool: it takes part in one job after the other until the pool releases it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,58 +13,56 @@ use crate::{
     worker::{FactoryBuilder, WorkerError, take_part},
 };
 
-/// What a process needs to know to join a worker pool.
+/// Information that a process needs to join a worker pool.
 #[derive(Clone, Debug)]
 pub struct Enlistment {
-    /// Where the worker pool listens.
+    /// Address of the worker pool.
     pub pool: SocketAddr,
-    /// What it asks for proof of.
+    /// Credentials for the worker pool.
     pub credentials: Credentials,
-    /// The number to take, from 1; no two members share one.
+    /// Number to take, from 1; no two workers share one.
     pub worker: u32,
-    /// Which attempt of the host to fill this number the process is: it takes the place of those with a lower one, and
-    /// is refused where there is the same or a higher one.
+    /// Attempt of the host to fill this number. The process replaces workers with a lower attempt. It is refused if
+    /// there is one with the same or a higher attempt.
     pub attempt: u64,
-    /// Where this process runs, in words for people.
+    /// Place where this process runs, for people.
     pub place: String,
-    /// The address of this machine that the other workers reach: the data port
-    /// of each job is bound to it.
+    /// Address of this machine that the other workers reach. The data port of each job is bound to it.
     pub host: IpAddr,
 }
 
-/// How a membership ended.
+/// Reason why a worker has left its pool.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MemberEnd {
-    /// The worker pool let the process go, or went away. Nothing of any job is left;
-    /// so many jobs it took part in.
+    /// The worker pool released the process, or ended. Nothing of any job is left.
     Dismissed {
-        /// How many.
+        /// Number of jobs in which it took part.
         jobs: u64,
     },
-    /// The worker pool let go of this process alone, or of its connection, and waits for another in its place. Nothing of any
-    /// job is left.
+    /// The worker pool released this process alone, or closed its connection, and waits for a replacement. Nothing of
+    /// any job is left.
     Expelled {
-        /// How many there were.
+        /// Number of jobs in which it took part.
         jobs: u64,
     },
-    /// Tasks of a job that ended early ignore being cancelled. Their threads are
-    /// left: the process should end at once, without waiting for them.
+    /// Tasks of a job that ended early ignore their cancellation. Their threads still run: the process should exit at
+    /// once, without waiting for them.
     TasksLeft {
-        /// How many there were, with that one.
+        /// Number of jobs in which it took part, including that one.
         jobs: u64,
     },
 }
 
-/// Joins a worker pool and serves its jobs until the worker pool goes. `build` gets the init
-/// bytes of each job, as in [`run_worker`](crate::run_worker).
+/// Joins a worker pool and serves its jobs until the pool ends. `build` gets the init bytes of each job, as in
+/// [`run_worker`](crate::run_worker).
 ///
 /// # Errors
-/// If the process could not join. That a job failed is no error here.
+/// Fails if the process could not join. A failed job is no error here.
 pub fn serve_pool(enlistment: &Enlistment, build: &FactoryBuilder<'_>) -> Result<MemberEnd, WorkerError> {
     let runtime = control_runtime().map_err(WorkerError::Runtime)?;
     let mut link = runtime.block_on(enlist(enlistment))?;
     let mut jobs = 0;
-    // An error of the connection is its end, as is the end.
+    // An error of the connection ends it like its regular end.
     while let Some(Ok(told)) = runtime.block_on(link.next()) {
         let WorkerOrder::Orders(orders) = told else { return Ok(MemberEnd::Expelled { jobs }) };
         tracing::debug!(worker = orders.worker, coordinator = %orders.coordinator, "takes part in a job");

@@ -1,31 +1,31 @@
-//! What goes through each operator of a task, as it is shown.
+//! Reports the records and rows through each operator of a task.
 
 use std::sync::Arc;
 
 use flownet_runtime::operator_counts::{EdgeCounts, OperatorCounts};
 use serde::Serialize;
 
-/// What went into one operator and out of it.
+/// Input and output counters of one operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OperatorReport {
-    /// Its name.
+    /// Name of the operator.
     pub name: Arc<str>,
-    /// Records that it was given; none of a source. In a stream of rows each is some rows.
+    /// Records that it received; none for a source. In a stream of rows each record has several rows.
     pub records_in: u64,
-    /// Rows of these.
+    /// Rows in these records.
     pub rows_in: u64,
-    /// Records that it handed to those behind it, within its task or out of it; none of a sink.
+    /// Records that it emitted to downstream operators, in its task or in others; none for a sink.
     pub records_out: Option<u64>,
-    /// Rows of these.
+    /// Rows in these records.
     pub rows_out: Option<u64>,
-    /// Rows that it was given, a second: of objects records.
+    /// Rows received per second; records for objects.
     pub rows_in_per_second: f64,
-    /// Rows that it handed on, a second; none of a sink.
+    /// Rows emitted per second; none for a sink.
     pub rows_out_per_second: Option<f64>,
 }
 
 impl OperatorReport {
-    /// Of one operator that has counted `now`, and counted `before` `seconds` before.
+    /// Creates the report of one operator from its counters `now`, and those of `seconds` ago in `before`.
     fn new(name: &Arc<str>, now: OperatorCounts, before: OperatorCounts, seconds: f64) -> Self {
         let rate = |now: EdgeCounts, before| if seconds > 0.0 { now.since(before).rows as f64 / seconds } else { 0.0 };
         Self {
@@ -39,7 +39,7 @@ impl OperatorReport {
         }
     }
 
-    /// Of the operators of a task, upstream first. Of one that has told nothing yet there are none.
+    /// Returns the reports of a task's operators, upstream first; empty if the task has reported nothing yet.
     pub(crate) fn all(
         names: &[Arc<str>],
         now: &[OperatorCounts],
@@ -51,7 +51,7 @@ impl OperatorReport {
         each.map(|((name, now), before)| Self::new(name, *now, before, seconds)).collect()
     }
 
-    /// What the operators of all subtasks of a vertex did together, which are the same in each.
+    /// Sums the reports of all subtasks of a vertex, which have the same operators.
     pub(crate) fn sums(subtasks: impl IntoIterator<Item = Vec<Self>>) -> Vec<Self> {
         let mut sums: Vec<Self> = Vec::new();
         for operators in subtasks {
@@ -92,7 +92,7 @@ mod tests {
         let now = [counts(flowed(3, 30), Some(flowed(6, 6))), counts(flowed(6, 6), None)];
         let one = OperatorReport::all(&names, &now, &before, 2.0);
         assert_eq!((one[0].rows_in_per_second, one[0].rows_out_per_second), (10.0, Some(2.0)));
-        // A subtask that has not begun, and one that has just done so.
+        // One subtask that has not begun, and one that has just begun.
         let sums = OperatorReport::sums([Vec::new(), one, OperatorReport::all(&names, &now, &[], 0.0)]);
         let map = &sums[0];
         assert_eq!((&*map.name, map.records_in, map.rows_in), ("map", 6, 60));

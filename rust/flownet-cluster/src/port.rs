@@ -1,4 +1,4 @@
-//! A control port: who may speak to the coordinator's process at all.
+//! Opens and dials control ports, which authenticate every connection.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -9,12 +9,11 @@ use flownet_net::{
 };
 use tokio::net::{TcpListener, TcpStream};
 
-/// What both ends of a control connection say.
+/// Hello of both ends of a control connection.
 pub(crate) const CONTROL_HELLO: Hello = Hello { role: Role::Control, features: Features::NONE };
 
-/// Hands every connection that proves itself to `admit`, until it
-/// is dropped. Everybody else is logged in one line and shut out; nobody else
-/// notices, however many they are: see [`PendingHandshakes`].
+/// Passes every authenticated connection to `admit`, until it is dropped. All others are logged in one line and closed.
+/// They do not affect authenticated connections, in any number: see [`PendingHandshakes`].
 pub(crate) async fn accept_all<F>(
     listener: TcpListener,
     credentials: Credentials,
@@ -32,7 +31,7 @@ pub(crate) async fn accept_all<F>(
                         admit(stream, peer).await;
                     }
                 });
-                // Who has spoken already is seen to have before the next one may take its place.
+                // A handshake that has begun is noticed before the next connection may replace it.
                 tokio::task::yield_now().await;
             }
             Err(error) => {
@@ -60,10 +59,10 @@ async fn prove(
     None
 }
 
-/// Dials a control port and proves itself there.
+/// Connects to a control port and authenticates there.
 ///
 /// # Errors
-/// If nobody listens there, or the two ends are not of one job.
+/// Fails if the port does not answer, or if the two ends do not belong to one job.
 pub(crate) async fn dial(port: SocketAddr, credentials: &Credentials) -> Result<Stream, DialError> {
     let is_hang_up = |error: &_| matches!(error, DialError::Handshake { error, .. } if error.is_hang_up());
     redial(port, is_hang_up, || dial_once(port, credentials)).await
@@ -78,39 +77,39 @@ async fn dial_once(port: SocketAddr, credentials: &Credentials) -> Result<Stream
     proved.map_err(|error| DialError::Handshake { port, error })
 }
 
-/// It is not needed to be correct.
+/// Sets `TCP_NODELAY`. Correctness does not depend on it, so an error is only logged.
 fn set_nodelay(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
 }
 
-/// Why a control port could not be used.
+/// Reason why a control port could not be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {
-    /// Nobody answered.
+    /// No answer.
     #[error("cannot connect to {port}: {error}")]
     Connect {
-        /// What was dialed.
+        /// Dialed address.
         port: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         error: std::io::Error,
     },
-    /// One of the two could not prove itself.
+    /// One of the two ends failed to authenticate.
     #[error("{port} was reached, but: {error}")]
     Handshake {
-        /// What was dialed.
+        /// Dialed address.
         port: SocketAddr,
-        /// What went wrong.
+        /// Error of the handshake.
         #[source]
         error: HandshakeError,
     },
 }
 
-/// Connections that may be in their handshake at once: the most workers that a job may have, as all of them dial together,
-/// but at most an eighth of the files that this process may open.
+/// Returns the number of connections that may be in their handshake at once. That is the largest number of workers of a
+/// job, since all of them connect together. It is at most an eighth of the files that this process may open.
 fn max_pending() -> usize {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let share = files.map_or(MOST_WORKERS, |files| usize::try_from(files / 8).unwrap_or(MOST_WORKERS));
@@ -119,7 +118,7 @@ fn max_pending() -> usize {
 
 const MOST_WORKERS: usize = 1024;
 const LEAST_PENDING: usize = 64;
-/// Pause after a failed accept: most often too many open files.
+/// Pause after a failed accept, which is most often caused by too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long the system may try to reach a port; a packet filter may say nothing at all.
+/// Longest time to reach a port; a packet filter may not answer at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,6 +1,5 @@
-//! Whether processes that are to work together can reach each other, found out
-//! before any job needs it. A host's name or address being right for its own
-//! network says nothing about its peers'.
+//! Checks that processes can reach each other before a job needs it. A host's name or address that is valid in its own
+//! network may not be valid for its peers.
 
 use std::{
     io,
@@ -17,7 +16,7 @@ use crate::{
     threads::NetworkThread,
 };
 
-/// A port that answers whoever proves to belong here, until it is dropped.
+/// Port that answers authenticated connections until it is dropped.
 #[derive(Debug)]
 pub struct Probe {
     network: NetworkThread,
@@ -29,7 +28,7 @@ impl Probe {
     /// Listens on a port of `host`.
     ///
     /// # Errors
-    /// If this machine has no such address, or no port is free.
+    /// Fails if this machine has no such address, or if no port is free.
     pub fn open(host: IpAddr, credentials: Credentials) -> io::Result<Self> {
         let network = NetworkThread::start()?;
         let listener = network.handle().block_on(TcpListener::bind((host, 0)))?;
@@ -38,14 +37,14 @@ impl Probe {
         Ok(Self { network, address, credentials })
     }
 
-    /// Where it listens.
+    /// Returns the address of the port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Dials all `peers` at once. For those that do not answer, or not as
-    /// someone who belongs here, within `limit`: their position, and why.
+    /// Connects to all `peers` at once. Returns the index and the error of each that does not answer, or does not
+    /// authenticate, within `limit`.
     #[must_use]
     pub fn dial_all(&self, peers: &[SocketAddr], limit: Duration) -> Vec<(usize, String)> {
         let dial = async |(position, &peer): (usize, &SocketAddr)| {
@@ -89,7 +88,7 @@ mod tests {
 
     #[test]
     fn an_address_of_another_machine_cannot_be_opened() {
-        // TEST-NET-1: nobody's.
+        // TEST-NET-1: no machine has this address.
         assert!(Probe::open(IpAddr::from([192, 0, 2, 1]), Secret::from_bytes([1; 32]).into()).is_err());
     }
 }

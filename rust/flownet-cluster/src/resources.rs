@@ -1,4 +1,5 @@
-//! What a process uses, apart from its tasks. Looked at once a status, by two calls and a file of `/proc`.
+//! Measures the resources of a process apart from its tasks. Each status report measures them with two calls and a file
+//! of `/proc`.
 
 use std::time::Duration;
 
@@ -7,29 +8,29 @@ use flownet_runtime::GarbageCollections;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// As of one moment.
+/// Resources at one moment.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Resources {
-    /// Memory that is in RAM; none where the system does not tell.
+    /// Resident memory; none if the system does not report it.
     pub(crate) resident_bytes: Option<u64>,
-    /// Its threads; none where the system does not tell.
+    /// Number of threads; none if the system does not report it.
     pub(crate) threads: Option<u64>,
-    /// Files, sockets and the like that it has open; none where the system does not tell at once.
+    /// Number of open files, sockets and similar; none if the system does not report it at once.
     pub(crate) open_files: Option<u64>,
-    /// Time of processors that it took, in user and system mode, since it began.
+    /// Processor time in user and system mode since it began.
     pub(crate) cpu: Duration,
-    /// What its interpreter took to collect garbage.
+    /// Garbage collections of its interpreter.
     pub(crate) garbage: GarbageCollections,
     /// Segments of its network memory that pools have taken.
     pub(crate) segments_used: u64,
-    /// All of them.
+    /// All segments of its network memory.
     pub(crate) segments: u64,
 }
 
 impl Resources {
     pub(crate) fn now(pool: Option<&SegmentPool>, garbage: GarbageCollections) -> Self {
         let (segments, free) = pool.map_or((0, 0), |pool| (pool.total() as u64, pool.available() as u64));
-        // Linux tells in a file.
+        // Linux reports memory and threads in this file.
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self {
             resident_bytes: number_of(&status, "VmRSS:").map(|kibibytes| kibibytes * 1024),
@@ -48,8 +49,8 @@ fn number_of(status: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// How many there are is the size of the folder with Linux 6.2 and newer. With older ones it is 0, and listing them takes the longer
-/// the more there are.
+/// Returns the number of open files, which is the size of the folder with Linux 6.2 and newer. With older versions the
+/// size is 0, and listing the files takes time proportional to their number.
 fn open_files() -> Option<u64> {
     let folder = std::fs::metadata("/proc/self/fd").ok()?;
     Some(folder.len()).filter(|files| *files > 0)
@@ -57,7 +58,7 @@ fn open_files() -> Option<u64> {
 
 fn cpu_time() -> Duration {
     let taken = clock_gettime(ClockId::ProcessCPUTime);
-    // Neither is negative, of a process.
+    // Neither part is negative for a process.
     Duration::new(taken.tv_sec.unsigned_abs(), taken.tv_nsec.unsigned_abs() as u32)
 }
 
@@ -78,7 +79,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn files_that_are_open_are_counted_where_that_is_told_at_once() {
         let Some(before) = open_files() else { return };
-        // Other tests of the process open and close some of theirs meanwhile.
+        // Other tests of the process open and close files meanwhile.
         let files: Vec<_> = (0..200).map(|_| std::fs::File::open("/proc/self/status").unwrap()).collect();
         assert!(open_files().is_some_and(|now| now >= before + 100), "{before} and {} more", files.len());
     }

@@ -1,4 +1,5 @@
-//! What tasks keep, on its way to the storage of the job and back. State on disk passes through memory one piece at a time.
+//! Writes snapshots of tasks to the job's storage and reads them back. State on disk passes through memory one piece at
+//! a time.
 
 use std::sync::Arc;
 
@@ -7,16 +8,16 @@ use flownet_runtime::snapshot::{FetchError, Piece, RestoredPart, StatePieces, Wr
 use flownet_store::{CheckpointStore, PartRef, SnapshotName, StoreError, TaskSnapshot};
 use tokio::runtime::Handle;
 
-/// What the tasks of an attempt with checkpoints have in common.
+/// Checkpoint resources that the tasks of an attempt share.
 pub(crate) struct Checkpoints {
     pub(crate) store: CheckpointStore,
     pub(crate) generation: u64,
-    /// Where snapshots are written from.
+    /// Runtime that writes snapshots.
     pub(crate) control: Handle,
 }
 
 impl Checkpoints {
-    /// Writes what a task keeps, or says why that cannot be.
+    /// Writes the snapshot of a task, or returns the error as text.
     pub(crate) async fn write(
         &self,
         name: SnapshotName,
@@ -31,14 +32,15 @@ impl Checkpoints {
         writer.finish(parts).await.map_err(|error| error.to_string())
     }
 
-    /// It is read from disk, which the control thread does not wait for.
+    /// Reads the next piece from disk, on another thread so that the control thread does not block.
     async fn next_piece(&self, pieces: &StatePieces) -> Result<Option<StatePart>, String> {
         let pieces = pieces.clone();
         let taken = self.control.spawn_blocking(move || pieces.take()).await;
         taken.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 
-    /// What a task begins with: all of it read, but for pieces, which the task fetches as it comes to them.
+    /// Returns the state that a task restores. All of it is read except pieces, which the task fetches as it needs
+    /// them.
     pub(crate) async fn restored(self: &Arc<Self>, refs: Vec<PartRef>) -> Result<Vec<RestoredPart>, StoreError> {
         let mut restored = Vec::with_capacity(refs.len());
         for part in refs {

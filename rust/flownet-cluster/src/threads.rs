@@ -1,5 +1,5 @@
-//! The threads of a process' planes. Where the system gives none, that is an error to be told, never a panic: tokio
-//! panics when one of its own cannot be started, so these are ours.
+//! Starts the threads of a process's data and control plane. A failed thread start is an error, never a panic. tokio
+//! panics if it cannot start one of its own threads, so these threads are started here.
 
 use std::{
     io,
@@ -14,20 +14,20 @@ use tokio::{
     sync::oneshot,
 };
 
-/// The runtime of a data plane: one thread moves the bytes of a process. Dropping it ends both, and waits for that at
-/// most [`SHUTDOWN_LIMIT`].
+/// Runtime of a data plane: one thread moves the bytes of a process. Dropping it ends both, and waits for at most
+/// [`SHUTDOWN_LIMIT`].
 #[derive(Debug)]
 pub(crate) struct NetworkThread {
     handle: Handle,
-    /// Dropped to end it.
+    /// Dropped to end the thread.
     stop: Option<oneshot::Sender<()>>,
-    /// Disconnected by its end.
+    /// Disconnected when the thread ends.
     ended: mpsc::Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl NetworkThread {
-    /// Starts it.
+    /// Starts the thread and its runtime.
     pub(crate) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -42,7 +42,7 @@ impl NetworkThread {
         Ok(Self { handle, stop: Some(stop), ended, thread: Some(thread) })
     }
 
-    /// Where its tasks are spawned.
+    /// Returns the handle for spawning tasks.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
@@ -55,31 +55,33 @@ impl Drop for NetworkThread {
         if let Some(thread) = self.thread.take()
             && has_ended
         {
-            // A panic in it was printed, and there is nobody to tell.
+            // A panic in the thread was printed, and no caller can handle it.
             let _ = thread.join();
         }
     }
 }
 
-/// The runtime of a control plane, on the thread that runs it.
+/// Creates the runtime of a control plane on the calling thread.
 pub(crate) fn control_runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Runs user code that builds, on a thread of its own: it may take long, and recurse as deep as what it reads.
+/// Runs user code that builds chains on its own thread: it may take long, and recurse as deeply as the data that it
+/// reads.
 ///
 /// # Errors
-/// If there is no thread to be had, or `work` panics: what to tell.
+/// Returns the message if no thread can be started, or if `work` panics.
 pub(crate) async fn on_build_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
     let (sender, receiver) = oneshot::channel();
     let body = move || {
-        // Nobody waits any more if the job has ended meanwhile.
+        // The caller may have gone if the job has ended meanwhile.
         let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
     };
     let named = thread::Builder::new().name("flownet-build".to_owned()).stack_size(BUILD_STACK_BYTES);
     let thread = named.spawn(body).map_err(|error| format!("cannot start a thread: {error}"))?;
     let answer = receiver.await;
-    // It has answered and has nothing left to do; a job that has ended leaves none. A panic in it is in the answer.
+    // The thread has answered and does nothing more; a job that has ended leaves no thread. The answer contains any
+    // panic.
     let _ = thread.join();
     match answer {
         Ok(Ok(built)) => Ok(built),
@@ -93,7 +95,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
-/// How long the threads of a job are waited for.
+/// Longest wait for the threads of a job.
 pub(crate) const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
-/// As large as the stack of a main thread; untouched pages cost nothing.
+/// As large as the stack of a main thread. Untouched pages cost nothing.
 const BUILD_STACK_BYTES: usize = 8 << 20;

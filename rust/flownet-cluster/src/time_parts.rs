@@ -1,24 +1,24 @@
-//! What a task's shares of time are made of.
+//! Splits a task's time shares into finer parts.
 
 use std::time::Duration;
 
 use flownet_runtime::time_accounting::TimeShares;
 use serde::Serialize;
 
-/// Parts of the shares of a task, each a share of its whole time, 0 to 1.
+/// Parts of a task's time shares, each as a share of its whole time, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TimeParts {
-    /// The part of `busy` in operators that call functions of Python. By looking now and then, as the other parts of `busy`.
+    /// Part of `busy` in operators that call Python functions. Estimated by sampling, as the other parts of `busy`.
     pub python: f64,
-    /// The part of `busy` that was spent on encoding and decoding.
+    /// Part of `busy` spent on encoding and decoding.
     pub serialising: f64,
-    /// The rest of it.
+    /// Rest of `busy`.
     pub rust: f64,
-    /// The part of `back_pressured` in which its readers had not taken what is theirs, or the coordinator gave no leave.
+    /// Part of `back_pressured` in which its readers had not taken their records, or the coordinator held it back.
     pub waiting_for_credit: f64,
-    /// The rest of it: its pools had no segment left.
+    /// Rest of `back_pressured`: its pools had no segment left.
     pub waiting_for_pool: f64,
-    /// The part of `idle` in which some of its inputs waited for the barriers of others.
+    /// Part of `idle` in which some inputs waited for the barriers of others.
     pub waiting_for_barrier: f64,
 }
 
@@ -36,7 +36,7 @@ impl TimeParts {
         }
     }
 
-    /// Of so many tasks, of which these have parts.
+    /// Returns the mean over `count` tasks; `tasks` has the parts of those that ran.
     pub(crate) fn mean(tasks: impl Iterator<Item = Self> + Clone, count: usize) -> Self {
         let mean = |part: fn(&Self) -> f64| tasks.clone().map(|task| part(&task)).sum::<f64>() / count as f64;
         Self {

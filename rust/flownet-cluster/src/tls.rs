@@ -1,4 +1,4 @@
-//! The setting `tls`: which connections between processes are encrypted, and by whose certificates.
+//! Implements the setting `tls`: encryption of connections between processes, and its certificates.
 
 use std::{fmt, net::IpAddr, path::PathBuf};
 
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings::SettingsError;
 
-/// Which connections between processes are encrypted. Default: [`Auto`](Self::Auto).
+/// Connections between processes that are encrypted. Default: [`Auto`](Self::Auto).
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "String", into = "String")]
 pub enum Tls {
-    /// Those of a job whose processes listen on addresses that other machines
-    /// reach, by certificates made for it. On loopback, none.
+    /// Connections of jobs whose processes listen on addresses that other machines reach, with certificates made for
+    /// the job. On loopback, none.
     #[default]
     Auto,
     /// None.
     Off,
-    /// All, by certificates made for the job.
+    /// All, with certificates made for the job.
     On,
-    /// All, by the certificates in this folder of the submitting process:
-    /// `tls.crt`, `tls.key`, `ca.crt`. The other processes get them from it.
+    /// All, with the certificates in this folder of the submitting process: `tls.crt`, `tls.key`, `ca.crt`. The other
+    /// processes receive them from it.
     Folder(PathBuf),
 }
 
 impl Tls {
-    /// Reads what users write: `auto`, `off`, `on`, or the path of a folder.
+    /// Parses the user's text: `auto`, `off`, `on`, or the path of a folder.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         match text {
@@ -36,12 +36,10 @@ impl Tls {
         }
     }
 
-    /// The certificates of processes that listen on `host`, if their
-    /// connections are encrypted.
+    /// Returns the certificates of processes that listen on `host`, if their connections are encrypted.
     ///
     /// # Errors
-    /// [`SettingsError::Tls`]: none could be made, or those in the folder cannot
-    /// be used.
+    /// [`SettingsError::Tls`] if no certificates could be made, or if those in the folder cannot be used.
     pub fn certificates(&self, host: IpAddr) -> Result<Option<Certificates>, SettingsError> {
         match self {
             Self::Auto if host.is_loopback() => Ok(None),
@@ -51,10 +49,10 @@ impl Tls {
         }
     }
 
-    /// What processes prove themselves with that know `secret` and listen on `host`.
+    /// Returns the credentials of processes that know `secret` and listen on `host`.
     ///
     /// # Errors
-    /// As for [`certificates`](Self::certificates).
+    /// Those of [`certificates`](Self::certificates).
     pub fn credentials(&self, secret: Secret, host: IpAddr) -> Result<Credentials, SettingsError> {
         match self.certificates(host)? {
             None => Ok(secret.into()),
@@ -62,8 +60,8 @@ impl Tls {
         }
     }
 
-    /// Whether workers whose worker pool was opened with `worker pool`, and `has_tls`, do for
-    /// a job with this.
+    /// Whether the workers of a pool satisfy a job with this setting. `pool` is the setting of the pool; `has_tls` is
+    /// whether its connections are encrypted.
     pub(crate) fn is_met_by(&self, pool: &Self, has_tls: bool) -> bool {
         match self {
             Self::Auto => true,
@@ -86,7 +84,7 @@ impl From<Tls> for String {
     }
 }
 
-/// As users write it.
+/// Writes the text that users write.
 impl fmt::Display for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

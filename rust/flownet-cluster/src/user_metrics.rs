@@ -1,31 +1,31 @@
-//! What users' functions count, as it is shown.
+//! Reports the metrics of users' functions.
 
 use std::sync::Arc;
 
 use flownet_runtime::user_metrics::{DistributionSnapshot, UserMetricSnapshot, UserValue};
 use serde::{Serialize, Serializer};
 
-/// One metric of a function in one subtask.
+/// Metric of a function in one subtask.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UserMetric {
-    /// Name of the operator whose function it is.
+    /// Name of the function's operator.
     pub operator: Arc<str>,
-    /// Its name.
+    /// Name of the metric.
     pub name: Arc<str>,
-    /// What it is.
+    /// Value of the metric.
     #[serde(flatten, serialize_with = "shown")]
     pub value: UserValue,
-    /// Of a meter: how fast it grew since the report before.
+    /// For a meter, its growth per second since the previous report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
 }
 
 impl UserMetric {
-    /// What a task's functions count, and had counted `seconds` before.
+    /// Returns the metrics of a task's functions from `now`, and those of `seconds` ago in `before`.
     pub fn all(now: &[UserMetricSnapshot], before: &[UserMetricSnapshot], seconds: f64) -> Vec<Self> {
         let each = now.iter().enumerate().map(|(position, metric)| {
             let UserMetricSnapshot { operator, name, value } = metric.clone();
-            // They are asked for one after the other, and stay.
+            // Metrics are registered one after the other and stay, so equal indices mean equal metrics.
             let per_second = match (&value, before.get(position).map(|metric| &metric.value)) {
                 (UserValue::Meter(now), Some(UserValue::Meter(before))) if seconds > 0.0 => {
                     Some(now.saturating_sub(*before) as f64 / seconds)
@@ -38,8 +38,8 @@ impl UserMetric {
         each.collect()
     }
 
-    /// What all tasks' functions count together, by operator and name. Levels do not add up: gauges are left out, and rates
-    /// are those of single tasks.
+    /// Sums the metrics of all tasks by operator and name. Levels do not add up, so gauges are omitted. Rates exist
+    /// only for single tasks.
     pub(crate) fn sums<'a>(all: impl Iterator<Item = &'a UserMetricSnapshot>) -> Vec<Self> {
         let mut sums: Vec<Self> = Vec::new();
         for UserMetricSnapshot { operator, name, value } in all {
@@ -54,7 +54,7 @@ impl UserMetric {
     }
 }
 
-/// Adds what is of the same kind; whether it is.
+/// Adds a value of the same kind. Returns whether the kinds match.
 fn add(sum: &mut UserValue, more: &UserValue) -> bool {
     match (sum, more) {
         (UserValue::Counter(sum), UserValue::Counter(more)) | (UserValue::Meter(sum), UserValue::Meter(more)) => {
@@ -73,7 +73,7 @@ fn add(sum: &mut UserValue, more: &UserValue) -> bool {
     }
 }
 
-/// Which parts of a value are shown, and what they are called then.
+/// Parts of a value that are shown, and their names.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum MetricParts<'a> {
@@ -83,7 +83,7 @@ enum MetricParts<'a> {
     Meter {
         value: u64,
     },
-    /// Of one that was not set there is none.
+    /// None if the gauge was never set.
     Gauge {
         value: Option<f64>,
     },

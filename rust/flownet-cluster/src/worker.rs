@@ -1,4 +1,4 @@
-//! The body of a worker process.
+//! Runs a worker process.
 
 use std::{
     collections::BTreeMap,
@@ -31,46 +31,43 @@ use tarpc::{
     server::{BaseChannel, Channel},
 };
 
-/// Why a worker process never got to work.
+/// Reason why a worker process could not start its work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// Whoever started the process did not say what it needs to know.
+    /// The parent process sent no usable greeting.
     #[error("no usable greeting on the standard input: {0}")]
     Greeting(#[source] io::Error),
-    /// The greeting's credentials are none.
+    /// The credentials of the greeting are invalid.
     #[error("the greeting holds no credentials: {0}")]
     Credentials(#[from] CredentialsError),
-    /// The coordinator could not be reached, or one of the two could not prove
-    /// itself.
+    /// The coordinator could not be reached, or one of the two could not authenticate.
     #[error("cannot register with the coordinator: {0}")]
     Register(#[from] DialError),
-    /// The worker pool was reached, and left before it knew who this is.
+    /// The worker pool was reached, and disconnected before the worker was registered.
     #[error("cannot join the worker pool: {0}")]
     Enlist(#[source] io::Error),
-    /// The system gave no thread or no timer.
+    /// The system provided no thread or no timer.
     #[error("cannot start a runtime: {0}")]
     Runtime(#[source] io::Error),
 }
 
-/// Makes of the init bytes of a job what builds the chains of its tasks. Not generic: what calls it would be compiled
-/// again, its encoding and all, in the crate of whoever gives it.
+/// Creates the chain factory from the init bytes of a job. Not generic: otherwise its callers and their encoding would
+/// be compiled again in the crate that provides it.
 pub type FactoryBuilder<'a> = dyn Fn(&[u8]) -> Result<Arc<dyn ChainFactory>, String> + 'a;
 
-/// Runs a worker until its coordinator lets it go, goes away, or falls silent.
+/// Runs a worker until its coordinator releases it, ends, or becomes silent.
 ///
-/// `greeting` is the standard input, and `farewell` the way back to the process at its other end. The farewell says why the
-/// worker leaves, in case that process still counts on it. `build` gets the init bytes of the
-/// [`WorkerCommand`](crate::WorkerCommand); if it fails, its message becomes the
-/// error of the job. The calling thread serves the coordinator: nothing the
-/// tasks do, interpreter lock included, may hold it up.
+/// `greeting` is the standard input, and `farewell` is the way back to the process at its other end. The farewell
+/// contains the reason why the worker leaves, in case that process still relies on it. `build` gets the init bytes of
+/// the [`WorkerCommand`](crate::WorkerCommand). If it fails, its message becomes the error of the job. The calling
+/// thread serves the coordinator: nothing that tasks do may block it, not even holding the interpreter lock.
 ///
-/// The caller should end the process right afterwards, without waiting for
-/// other threads: a task that ignores being cancelled may still hold one.
+/// The caller should end the process right afterwards, without waiting for other threads: a task that ignores its
+/// cancellation may still occupy one.
 ///
 /// # Errors
-/// If the worker could not register. Failures of tasks are the coordinator's
-/// business and no error here.
+/// Fails if the worker could not register. The coordinator handles failures of tasks; they are no error here.
 pub fn run_worker(
     greeting: &mut dyn Read,
     farewell: &mut dyn Write,
@@ -84,21 +81,21 @@ pub fn run_worker(
         Err(error @ WorkerError::Register(_)) => error.to_string(),
         Err(_) => String::new(),
     };
-    // The process at the other end may be gone, and with it the reason to tell.
+    // The process at the other end may be gone. Then the reason is not needed.
     let _ = farewell.write_all(reason.as_bytes());
     part.map(drop)
 }
 
-/// How a worker's part in a job ended.
+/// Result of a worker's part in a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PartInJob {
     pub(crate) end: ConnectionEnd,
-    /// Whether tasks ignored being cancelled, so that their threads still run.
+    /// Whether tasks ignored their cancellation, so that their threads still run.
     pub(crate) has_tasks_left: bool,
 }
 
-/// What a worker saw of the end of its connection. It looks the same whether the coordinator lets the worker go or the
-/// connection breaks: only the coordinator knows which.
+/// End of a worker's connection as the worker sees it. A release by the coordinator looks like a broken connection:
+/// only the coordinator can distinguish the two.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ConnectionEnd {
     Closed,
@@ -119,8 +116,8 @@ impl fmt::Display for ConnectionEnd {
     }
 }
 
-/// Takes part in one job, on the calling thread, until its coordinator lets the
-/// worker go, goes away, or falls silent. The data port is opened on `host`.
+/// Takes part in one job, on the calling thread, until its coordinator releases the worker, ends, or becomes silent.
+/// The data port is opened on `host`.
 pub(crate) fn take_part(
     orders: &Orders,
     credentials: &Credentials,
@@ -145,7 +142,7 @@ async fn serve(orders: &Orders, credentials: &Credentials, agent: Arc<Agent>) ->
     let last_heard = Arc::clone(&server.last_heard);
     let requests = BaseChannel::with_defaults(rpc::transport(stream)).execute(server.serve());
     let answer_all = requests.for_each(|answer| {
-        // Each in a task of its own: a long deployment must not hold up a poll.
+        // Each call runs in its own task: a long deployment must not delay a poll.
         tokio::spawn(answer);
         ready(())
     });
@@ -159,7 +156,7 @@ async fn serve(orders: &Orders, credentials: &Credentials, agent: Arc<Agent>) ->
             ConnectionEnd::Silent { limit: orders.silence_limit }
         }
     };
-    // After a stop call there is nothing left to stop; otherwise this is the end of the job.
+    // After a stop call nothing is left to stop. Otherwise this ends the tasks of the job.
     let stopped = tokio::time::timeout(orders.cancel_timeout, agent.stop_all()).await;
     if stopped.is_err() {
         tracing::warn!(worker = orders.worker, limit = ?orders.cancel_timeout, "tasks did not end in time");
@@ -167,7 +164,7 @@ async fn serve(orders: &Orders, credentials: &Credentials, agent: Arc<Agent>) ->
     Ok(PartInJob { end, has_tasks_left: stopped.is_err() })
 }
 
-/// Ends when nothing has been heard for `limit`.
+/// Returns when no call has arrived for `limit`.
 async fn silence(last_heard: &Mutex<Instant>, limit: Duration) {
     loop {
         let deadline = *last_heard.lock().unwrap_or_else(PoisonError::into_inner) + limit;
@@ -178,7 +175,7 @@ async fn silence(last_heard: &Mutex<Instant>, limit: Duration) {
     }
 }
 
-/// The calls of the coordinator, noted and handed to the agent.
+/// Server of the coordinator's calls: records their time and passes them to the agent.
 #[derive(Clone)]
 struct Server {
     agent: Arc<Agent>,

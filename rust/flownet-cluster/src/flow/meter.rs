@@ -1,23 +1,22 @@
-//! What the batches of a stream would have been: how many elements came in an
-//! interval, how long they take, and how long they have to wait.
+//! Measures a stream as batches: the number of elements in an interval, their processing delay and their scheduling
+//! delay.
 //!
-//! Each task is taken for a server. It works off as many bytes a second as it
-//! read, by the time it was busy. What arrived in the interval at that speed is
-//! its processing delay; what was queued when the interval began, its
-//! scheduling delay. A job is as slow as its slowest task. So a record that
-//! becomes ten on its way is counted right, and no record has to be followed.
+//! Each task counts as a server. Its speed is the bytes that it read divided by its busy time. Its processing delay is
+//! the time for everything that arrived in the interval, at that speed. Its scheduling delay is the time for everything
+//! that was queued when the interval began. The delays of a job are those of its slowest task. So the meter handles
+//! records that become ten on their way, and no record has to be tracked.
 
 use std::time::Duration;
 
 use flownet_runtime::MetricsSnapshot;
 
-/// See the [module docs](self).
+/// Meter of a job's batches. See the module documentation.
 #[derive(Debug)]
 pub(super) struct BatchMeter {
     tasks: Vec<Task>,
 }
 
-/// One interval.
+/// Measurement of one interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Batch {
     /// Records that the sources produced.
@@ -29,10 +28,10 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 struct Task {
     is_source: bool,
-    /// When the interval began, and now.
+    /// Counters at the beginning of the interval, and now.
     base: MetricsSnapshot,
     latest: MetricsSnapshot,
-    /// Seconds it takes for a byte, as last seen.
+    /// Last known cost of a byte, in seconds.
     cost: Option<f64>,
 }
 
@@ -41,14 +40,15 @@ impl BatchMeter {
         Self { tasks: is_source.map(|is_source| Task { is_source, ..Task::default() }).collect() }
     }
 
-    /// A task's counters, as of now.
+    /// Stores the current counters of a task.
     pub(super) fn see(&mut self, task: u32, metrics: &MetricsSnapshot) {
         if let Some(task) = self.tasks.get_mut(task as usize) {
             task.latest = *metrics;
         }
     }
 
-    /// Ends the interval and begins the next. `None` if no task behind an exchange is known well enough.
+    /// Ends the interval and begins the next. Returns `None` if the cost of a byte is not known yet for any task except
+    /// sources.
     pub(super) fn end_batch(&mut self) -> Option<Batch> {
         let sources = self.tasks.iter().filter(|task| task.is_source);
         let elements = sources.map(|task| task.latest.records_in.saturating_sub(task.base.records_in)).sum();
@@ -67,7 +67,7 @@ impl BatchMeter {
 }
 
 impl Task {
-    /// Processing and scheduling delay, in seconds.
+    /// Returns processing and scheduling delay, in seconds.
     fn delays(&mut self) -> Option<(f64, f64)> {
         if self.is_source {
             return None;
@@ -115,7 +115,7 @@ pub(super) mod tests {
             batch,
             Batch { elements: 1000, processing: Duration::from_millis(1500), scheduling: Duration::ZERO }
         );
-        // Nothing new came, half of the queue is read.
+        // Nothing new arrived, and half of the queue is read.
         meter.see(1, &consumer(125, 25, Duration::from_millis(1250)));
         let batch = meter.end_batch().expect("known from before");
         assert_eq!((batch.elements, batch.scheduling), (0, Duration::from_millis(500)));

@@ -1,13 +1,12 @@
-//! How fast the sources of a job may go, where that is decided for the whole
-//! job: two historic ways to control flow, kept to be compared with credit.
-//! No IO, no clock.
+//! Controls the rate of a job's sources for the whole job: two historic methods, for comparison with credit. No I/O, no
+//! clock.
 //!
-//! The driver tells [`FlowLoop`] what the workers report and sends every order
-//! that [`FlowLoop::poll_order`] gives to all workers that run sources.
+//! The driver passes workers' reports to [`FlowLoop`]. It sends the orders of [`FlowLoop::poll_order`] to all workers
+//! that run sources.
 //!
 //! ```text
-//! storm   queue over 0.9 -> worker's news -> flag up   -> sources stop
-//!         queues all under 0.4 ............ flag down -> sources go on
+//! storm   queue over 0.9 -> worker's report -> flag up -> sources stop
+//!         queues all under 0.4 ............. flag down -> sources continue
 //! pid     once a batch: delays of the batch -> estimator -> sources' rate
 //! ```
 
@@ -27,7 +26,7 @@ use self::{
     pid::PidEstimator,
 };
 
-/// The loop of one job, or none.
+/// Control loop of one job.
 #[derive(Debug)]
 pub(crate) struct FlowLoop {
     kind: Kind,
@@ -37,7 +36,7 @@ pub(crate) struct FlowLoop {
 
 #[derive(Debug)]
 enum Kind {
-    /// Every exchange controls itself.
+    /// No loop: every exchange controls itself.
     None,
     Storm {
         /// Workers with a congested queue.
@@ -69,7 +68,7 @@ impl FlowLoop {
         Self { kind, order: SourceOrder::default(), is_news: false }
     }
 
-    /// A worker says whether one of its queues is congested.
+    /// Records whether one of a worker's queues is congested.
     pub(crate) fn on_congestion(&mut self, worker: u32, is_congested: bool) {
         let Kind::Storm { congested } = &mut self.kind else { return };
         if is_congested {
@@ -82,14 +81,14 @@ impl FlowLoop {
         self.order.is_stopped = is_stopped;
     }
 
-    /// A worker says what a task has done so far.
+    /// Stores the counters of a task.
     pub(crate) fn on_metrics(&mut self, task: u32, metrics: &MetricsSnapshot) {
         if let Kind::Pid(batches) = &mut self.kind {
             batches.meter.see(task, metrics);
         }
     }
 
-    /// Time has passed. Ends a batch if it is due.
+    /// Ends a batch if it is due at `now`.
     pub(crate) fn on_time(&mut self, now: Duration) {
         let Kind::Pid(batches) = &mut self.kind else { return };
         if now < batches.due {
@@ -103,7 +102,7 @@ impl FlowLoop {
         }
     }
 
-    /// When to call [`Self::on_time`].
+    /// Returns the time of the next call of [`Self::on_time`].
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         match &self.kind {
             Kind::Pid(batches) => Some(batches.due),
@@ -111,13 +110,13 @@ impl FlowLoop {
         }
     }
 
-    /// What every subtask of a source is to do from now on, once for each change.
+    /// Returns the new order for all source subtasks, once for each change.
     pub(crate) fn poll_order(&mut self) -> Option<SourceOrder> {
         std::mem::take(&mut self.is_news).then_some(self.order)
     }
 }
 
-/// Spark Streaming leaves it to the job; its examples have one second.
+/// Spark Streaming lets the job choose; its examples use one second.
 const BATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -156,7 +155,7 @@ mod tests {
         }
     }
 
-    /// A source that goes as fast as it may, before a consumer of 1000 records of 10 bytes a second.
+    /// A source at its maximum rate, before a consumer of 1000 records of 10 bytes per second.
     #[test]
     fn the_rate_settles_at_what_the_consumer_takes_and_the_queue_empties() {
         let mut flow = flow_loop(FlowControl::Pid);

@@ -1,18 +1,16 @@
-//! Spark Streaming's `PIDRateEstimator`, step by step.
+//! Implements Spark Streaming's `PIDRateEstimator`, step by step.
 //!
-//! `org.apache.spark.streaming.scheduler.rate.PIDRateEstimator`, as of Spark
-//! 1.5 to 3.5, with the defaults of `spark.streaming.backpressure.pid.*`. In
-//! Spark a batch is a job of its own, which measures how long it took and how
-//! long it waited; here [`meter`](super::meter) says what that would have been.
+//! The original is `org.apache.spark.streaming.scheduler.rate.PIDRateEstimator` of Spark 1.5 to 3.5, with the defaults
+//! of `spark.streaming.backpressure.pid.*`. In Spark a batch is its own job, which measures how long it took and how
+//! long it waited. Here [`meter`](super::meter) derives both.
 //!
 //! # Invariants
-//! - P1: a batch without elements, without processing time, or from the past
-//!   changes nothing.
+//! - P1: a batch without elements, without processing time, or from the past changes nothing.
 //! - P2: no rate is below [`MIN_RATE`].
 
 use std::time::Duration;
 
-/// See the [module docs](self). Rates are records a second, of all sources together.
+/// Estimator of the source rate. Rates are in records per second, for all sources together.
 #[derive(Debug)]
 pub(super) struct PidEstimator {
     batch_interval: Duration,
@@ -31,8 +29,8 @@ impl PidEstimator {
         Self { batch_interval, latest: None }
     }
 
-    /// Takes a batch that ended at `time`: its elements, how long they took, and how long they waited. The rate from
-    /// now on; `None` with the first batch, which only tells where to begin.
+    /// Adds a batch that ended at `time`, with its elements, processing delay and scheduling delay. Returns the new
+    /// rate, or `None` for the first batch, which only sets the starting point.
     pub(super) fn compute(
         &mut self,
         time: Duration,
@@ -49,9 +47,9 @@ impl PidEstimator {
             self.latest = Some(LatestSample { time, rate: processing_rate, error: 0.0 });
             return None;
         };
-        // How much faster the sources were let go than the batch was processed.
+        // Difference between the rate of the sources and the rate at which the batch was processed.
         let error = latest.rate - processing_rate;
-        // The accumulated error shows as batches that wait.
+        // The accumulated error is visible as waiting batches.
         let historical_error = scheduling.as_secs_f64() * processing_rate / self.batch_interval.as_secs_f64();
         let d_error = (error - latest.error) / (time - latest.time).as_secs_f64();
         let change = PROPORTIONAL * error + INTEGRAL * historical_error + DERIVATIVE * d_error;
@@ -66,7 +64,7 @@ const PROPORTIONAL: f64 = 1.0;
 const INTEGRAL: f64 = 0.2;
 /// `spark.streaming.backpressure.pid.derived`.
 const DERIVATIVE: f64 = 0.0;
-/// `spark.streaming.backpressure.pid.minRate`, in records a second.
+/// `spark.streaming.backpressure.pid.minRate`, in records per second.
 const MIN_RATE: f64 = 100.0;
 
 #[cfg(test)]
@@ -82,13 +80,13 @@ mod tests {
     #[test]
     fn each_step_is_what_one_computes_by_hand() {
         let mut estimator = PidEstimator::new(SECOND);
-        // 5000 in 1.25 s: 4000/s is where it begins.
+        // 5000 in 1.25 s: the first rate is 4000/s.
         assert_eq!(estimator.compute(SECOND, 5000, millis(1250), Duration::ZERO), None);
         // 6000 in 2 s: 3000/s; error 1000. Waited 0.5 s: 1500. 4000 - 1000 - 0.2 * 1500.
         assert_eq!(estimator.compute(SECOND * 2, 6000, millis(2000), millis(500)), Some(2700.0));
         // 2700 in 0.9 s: 3000/s; error -300. Waited 1.5 s: 4500. 2700 + 300 - 0.2 * 4500.
         assert_eq!(estimator.compute(SECOND * 3, 2700, millis(900), millis(1500)), Some(2100.0));
-        // 2100 in 0.7 s and nothing waits: the rate is the processing rate.
+        // 2100 in 0.7 s without waiting: the rate is the processing rate.
         let rate = estimator.compute(SECOND * 4, 2100, millis(700), Duration::ZERO).expect("a rate");
         assert!((rate - 3000.0).abs() < 1e-9, "{rate}");
     }

@@ -1,4 +1,4 @@
-//! Why settings were refused.
+//! Errors of refused settings.
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use flownet_net::TlsError;
 
 use crate::tls::Tls;
 
-/// A setting that cannot be used, named as the user writes it.
+/// Invalid setting, with the user's name for it.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// A number outside what is allowed.
+    /// A number is out of range.
     #[error("{setting} is {value}, allowed are {min} to {max}")]
     OutOfRange {
         /// Name of the setting.
         setting: &'static str,
-        /// What it was set to.
+        /// Configured value.
         value: u64,
-        /// Smallest value allowed.
+        /// Smallest allowed value.
         min: u64,
-        /// Largest value allowed.
+        /// Largest allowed value.
         max: u64,
     },
-    /// A time outside what is allowed.
+    /// A time is out of range.
     #[error("{setting} is {value:?}, allowed are {min:?} to {max:?}")]
     TimeOutOfRange {
         /// Name of the setting.
         setting: &'static str,
-        /// What it was set to.
+        /// Configured value.
         value: Duration,
-        /// Shortest time allowed.
+        /// Shortest allowed time.
         min: Duration,
-        /// Longest time allowed.
+        /// Longest allowed time.
         max: Duration,
     },
-    /// A text without a letter.
+    /// A text is empty.
     #[error("{setting} must be a text that is not empty")]
     Empty {
         /// Name of the setting.
@@ -43,45 +43,45 @@ pub enum SettingsError {
     /// One late report would already count as a lost worker.
     #[error("heartbeat_timeout is {timeout:?}, it must be at least twice heartbeat_interval ({interval:?})")]
     HeartbeatTooTight {
-        /// The interval set.
+        /// Configured interval.
         interval: Duration,
-        /// The timeout set.
+        /// Configured timeout.
         timeout: Duration,
     },
-    /// Checkpoints without a place.
+    /// Checkpoints have no storage.
     #[error("checkpoint_interval is set, but not checkpoint_storage: say in which folder checkpoints are kept")]
     NoStorage,
-    /// Nobody waits for anybody, and yet barriers are to overtake.
+    /// Inputs do not wait for each other, so unaligned barriers have no effect.
     #[error(
         "{set} is set, and checkpoint_mode is at_least_once, where inputs do not wait for each other: leave out one of them"
     )]
     UnalignedAtLeastOnce {
-        /// The setting by which they are to.
+        /// Setting that enables unaligned barriers.
         set: &'static str,
     },
-    /// A checkpoint is given up before it would overtake.
+    /// A checkpoint is aborted before its barriers would become unaligned.
     #[error("checkpoint_aligned_timeout is {aligned:?}, it must be less than checkpoint_timeout ({timeout:?})")]
     AlignedTooLong {
-        /// When it would overtake.
+        /// Time until barriers become unaligned.
         aligned: Duration,
-        /// When it is given up.
+        /// Time until the checkpoint is aborted.
         timeout: Duration,
     },
-    /// A checkpoint without the folder that it is in.
+    /// A checkpoint number is set without its folder.
     #[error("restore_checkpoint is set, but not restore_from: say in which folder that checkpoint is")]
     NoRestoreFrom,
-    /// A job that is to begin from a checkpoint and takes none.
+    /// A job that restores from a checkpoint takes none itself.
     #[error("restore_from is set, but not checkpoint_interval: a job that goes on from a checkpoint takes some itself")]
     NoCheckpoints,
-    /// Certificates that cannot be used.
+    /// The certificates cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
-    /// The workers were opened with another setting than the job asks for.
+    /// The workers' pool has another setting than the job.
     #[error("tls is {job}, but the worker pool of these workers was opened with {pool}: open it with the same")]
     WorkerPoolTls {
-        /// The setting of the job.
+        /// Setting of the job.
         job: Tls,
-        /// That of the worker pool.
+        /// Setting of the worker pool.
         pool: Tls,
     },
 }

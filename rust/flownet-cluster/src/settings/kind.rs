@@ -1,4 +1,4 @@
-//! What kinds of settings there are, and how each is checked.
+//! Defines the kinds of settings and their checks.
 
 use std::time::Duration;
 
@@ -10,55 +10,55 @@ use super::{SettingsError, StatePlace};
 use crate::checkpoint::Restart;
 use crate::tls::Tls;
 
-/// One setting, as users meet it.
+/// Description of a setting for users.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Setting {
-    /// As users write it, and as it is called in serialised settings.
+    /// Name that users write, and that serialised settings use.
     pub name: &'static str,
-    /// What its values are, with their bounds.
+    /// Kind of its values, with bounds.
     #[serde(flatten)]
     pub kind: SettingKind,
     /// Whether it may be none.
     pub is_optional: bool,
-    /// What it does, in one line.
+    /// One-line description.
     pub doc: &'static str,
 }
 
-/// What the values of a setting are.
+/// Kind of a setting's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SettingKind {
     /// Text that is not empty.
     Text,
-    /// A number of things.
+    /// Number.
     Number {
-        /// Smallest.
+        /// Smallest value.
         min: u64,
-        /// Largest.
+        /// Largest value.
         max: u64,
     },
-    /// A number of bytes.
+    /// Number of bytes.
     Size {
-        /// Smallest.
+        /// Smallest value.
         min: u64,
-        /// Largest.
+        /// Largest value.
         max: u64,
     },
-    /// A time, serialised as microseconds.
+    /// Time, serialised as microseconds.
     Duration {
-        /// Shortest, in microseconds.
+        /// Shortest time, in microseconds.
         min: u64,
-        /// Longest, in microseconds.
+        /// Longest time, in microseconds.
         max: u64,
     },
-    /// One of these words.
+    /// One of several words.
     Choice {
-        /// The words.
+        /// Allowed words.
         choices: &'static [&'static str],
     },
-    /// Yes or no.
+    /// Boolean.
     Flag,
-    /// Which connections are encrypted: `auto`, `off`, `on` or a folder.
+    /// Encryption of connections: `auto`, `off`, `on` or a folder.
     Tls,
 }
 
@@ -70,17 +70,17 @@ pub(super) const fn size(min: usize, max: usize) -> SettingKind {
     SettingKind::Size { min: min as u64, max: max as u64 }
 }
 
-/// From `min` to a week: longer is a mistake in the unit.
+/// Returns a time from `min` to a week: a longer one is most likely a mistake in the unit.
 pub(super) const fn duration(min: Duration) -> SettingKind {
     SettingKind::Duration { min: min.as_micros() as u64, max: 7 * 24 * 3600 * 1_000_000 }
 }
 
-/// A type that settings have.
+/// Type of a setting's value.
 pub(super) trait SettingValue {
-    /// Whether none is a value.
+    /// Whether the value may be none.
     const IS_OPTIONAL: bool = false;
 
-    /// Holds the value against the bounds of its setting.
+    /// Checks the value against the bounds of its setting.
     fn check(&self, setting: &Setting) -> Result<(), SettingsError>;
 }
 
@@ -121,7 +121,7 @@ impl SettingValue for String {
     }
 }
 
-/// Every value of these is allowed.
+/// Implements the trait for types whose values are all allowed.
 macro_rules! always_valid {
     ($($type:ty),+) => {
         $(impl SettingValue for $type {
@@ -143,7 +143,7 @@ fn in_range(value: u64, setting: &Setting) -> Result<(), SettingsError> {
     }
 }
 
-/// Times as whole microseconds.
+/// Serialises times as whole microseconds.
 pub(super) mod micros {
     use std::time::Duration;
 

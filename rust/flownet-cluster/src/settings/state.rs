@@ -1,21 +1,21 @@
-//! Where state by key lies.
+//! Defines where keyed state is stored.
 
 use serde::{Deserialize, Serialize};
 
-/// Where state by key lies, of operators that have the choice.
+/// Place of keyed state, for operators that support both places.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatePlace {
-    /// On disk where rows may have to be kept until their input ends, else in memory.
+    /// On disk if rows may have to be buffered until their input ends, else in memory.
     #[default]
     Auto,
-    /// All of it in memory.
+    /// In memory.
     Memory,
-    /// In memory what was touched lately, the rest on disk.
+    /// Recently used state in memory, the rest on disk.
     Disk,
 }
 
 impl StatePlace {
-    /// How users write them.
+    /// Names that users write.
     pub const NAMES: [&'static str; 3] = ["auto", "memory", "disk"];
 }

@@ -1,7 +1,8 @@
-//! From what workers say of their tasks to who waits for whom, and where that ends.
+//! Derives from workers' answers which tasks wait for which, and where the waiting ends.
 //!
-//! Waiting goes downstream: for room towards a consumer, for a consumer to read. Where a segment is missing it goes to
-//! whoever has more than its share of that worker's memory, which may be upstream: so chains can close to a ring.
+//! Waiting points downstream: a task waits for room towards a consumer, or for a consumer to read. If a segment is
+//! missing, it points to the task with the most excess over its share of that worker's memory, which may be upstream.
+//! So chains can form a ring.
 
 use std::collections::BTreeMap;
 
@@ -14,61 +15,61 @@ use flownet_runtime::{
 
 use crate::{plan::Plan, rpc::Inspection};
 
-/// Why a job stands still.
+/// Reason why a job is stalled.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Diagnosis {
-    /// From a task that waits to where waiting ends; a ring ends with the task that it began with.
+    /// Chain from a waiting task to the end of the waiting. A ring ends with the task that it began with.
     pub(super) chain: Vec<WaitLink>,
     pub(super) end: End,
-    /// Subtasks that cannot go on, in the whole job.
+    /// Number of blocked subtasks in the whole job.
     pub(super) waiting: u32,
 }
 
-/// One task of a chain, and what it waits for.
+/// Task of a chain and its wait state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct WaitLink {
     pub(super) task: u32,
     pub(super) wait: Wait,
 }
 
-/// What makes a task wait for the next one of the chain.
+/// Reason why a task waits for the next one of the chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wait {
-    /// Its output has no room; so many elements are queued for the next one.
+    /// Its output has no room; `queued` elements wait for the next task.
     Room { queued: u64, pool: PoolInspection },
-    /// Its output has no room; the next one has taken its buffers and not read them.
+    /// Its output has no room; the next task has taken its buffers and not read them.
     Unread { pool: PoolInspection },
-    /// It has so many elements for the next one, and may go on itself.
+    /// It has `queued` elements for the next task, and may make progress itself.
     Delivery { queued: u64 },
-    /// It lacks a segment of what its pool may hold; the next one holds `excess` more than its share.
+    /// It lacks a segment that its pool may hold; the next task holds `excess` more than its share.
     Segment { pool: PoolInspection, excess: u64 },
 }
 
-/// Where waiting ends.
+/// End of a chain of waiting tasks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum End {
-    /// The chain came back to a task of its own.
+    /// The chain returned to one of its own tasks.
     Ring,
     /// This worker does not answer.
     Silent { worker: u32, task: u32 },
-    /// A pool is short, and nobody holds more than its share.
+    /// A pool is short of segments, and no task holds more than its share.
     NoSegment { task: u32, pool: PoolInspection },
-    /// It could go on, and does not.
+    /// The task could make progress, and does not.
     Asleep { task: u32, readable: u64 },
-    /// Its input gives no credit to a producer that has data.
+    /// The task's input gives no credit to a producer that has data.
     NoCredit { task: u32, pool: Option<PoolInspection> },
-    /// What was sent to it, or may be, does not arrive.
+    /// Buffers that were sent to the task, or may be sent, do not arrive.
     Connection { task: u32, from: u32 },
-    /// All segments of its output are on their way to consumers.
+    /// All segments of the task's output are on their way to consumers.
     Underway { task: u32, pool: PoolInspection },
-    /// Its thread is at work.
+    /// The task's thread is at work.
     AtWork { task: u32 },
-    /// It waits for calls of its functions, and takes no records meanwhile.
+    /// The task waits for async I/O calls of its functions, and reads no records meanwhile.
     Awaiting { task: u32 },
 }
 
 impl Diagnosis {
-    /// Follows everybody who waits; `None` if nobody does.
+    /// Follows the chains of all waiting tasks. Returns `None` if no task waits.
     pub(super) fn of(plan: &Plan, answers: &BTreeMap<u32, Inspection>) -> Option<Self> {
         let graph = Graph::new(plan, answers);
         let starts: Vec<Start> = (0..plan.tasks.len() as u32).flat_map(|task| graph.starts(task)).collect();
@@ -77,7 +78,7 @@ impl Diagnosis {
         for start in starts {
             let (chain, end) = graph.follow(start);
             match ends.iter_mut().find(|(known, ..)| end.is_same(known)) {
-                // The longest chain to an end tells most of it.
+                // The longest chain to an end is the most informative.
                 Some((_, count, known)) => {
                     *count += 1;
                     if chain.len() > known.len() {
@@ -87,13 +88,13 @@ impl Diagnosis {
                 None => ends.push((end, 1, chain)),
             }
         }
-        // The first of those that most lead to.
+        // Of ends with equal weight, most chains lead to this one; the first, if there are several.
         let worst = ends.into_iter().rev().max_by_key(|(end, count, _)| (end.weight(), *count))?;
         let (end, _, chain) = worst;
         Some(Self { chain, end, waiting })
     }
 
-    /// The task whose function does not return, if that is all there is.
+    /// Returns the task whose function does not return, if that is the only cause.
     pub(super) fn slow_function(&self) -> Option<u32> {
         match self.end {
             End::AtWork { task } | End::Awaiting { task } => Some(task),
@@ -103,15 +104,15 @@ impl Diagnosis {
 }
 
 impl End {
-    /// Of several ends, the heaviest is the cause: what is wrong with the exchange rather than a function that others
-    /// may be right to wait for; and what a function explains less.
+    /// Returns the weight of an end; the heaviest end is the cause. An error of the exchange outweighs a function, for
+    /// which other tasks may wait legitimately. The less a function explains an end, the heavier it is.
     fn weight(&self) -> u32 {
         match self {
             Self::Silent { .. } => 4,
             Self::Ring | Self::NoSegment { .. } | Self::Asleep { .. } => 3,
             Self::NoCredit { .. } => 2,
             Self::AtWork { .. } | Self::Awaiting { .. } => 1,
-            // Where sockets are shared without credit, a function holds up connections.
+            // If channels share sockets without credit, a function can block connections.
             Self::Connection { .. } | Self::Underway { .. } => 0,
         }
     }
@@ -123,7 +124,7 @@ impl End {
         }
     }
 
-    /// The task that it is about.
+    /// Returns the task at the end.
     pub(super) fn task(&self) -> Option<u32> {
         match *self {
             Self::Ring => None,
@@ -139,7 +140,7 @@ impl End {
     }
 }
 
-/// Where following begins: a task that cannot go on, has something unread, or has something for another one.
+/// Start of a chain: a task that is blocked, has unread data, or has data for another task.
 enum Start {
     At(u32),
     Towards { from: u32, channel: (u64, u32), queued: u64 },
@@ -154,7 +155,7 @@ struct Graph<'a> {
     plan: &'a Plan,
     answers: &'a BTreeMap<u32, Inspection>,
     tasks: BTreeMap<u32, &'a TaskInspection>,
-    /// Who reads a subpartition.
+    /// Reader of each subpartition.
     readers: BTreeMap<(u64, u32), u32>,
 }
 
@@ -181,7 +182,7 @@ impl<'a> Graph<'a> {
         self.outputs(task).flat_map(towards).collect()
     }
 
-    /// Waits for room in an output. A source that the coordinator holds back does not.
+    /// Whether a task waits for room in an output. A source that the coordinator holds back does not.
     fn is_blocked(&self, task: u32) -> bool {
         let Some(seen) = self.tasks.get(&task) else { return false };
         match seen.state {
@@ -189,7 +190,7 @@ impl<'a> Graph<'a> {
             Some(TimeState::SoftBackPressured(_)) => {
                 !self.may_be_held(task) || seen.outputs.iter().any(|output| !output.is_available)
             }
-            // Who is ahead of other sources waits for them, and they for whatever they like.
+            // A source that is ahead of the sources it is aligned with waits for them, and they may wait for anything.
             Some(
                 TimeState::Busy
                 | TimeState::Interpreter
@@ -226,7 +227,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// What a task waits for. `came_by`: the channel by which somebody waits for it.
+    /// Returns the wait state of a task. `came_by` is the channel by which another task waits for it.
     fn step(&self, task: u32, came_by: Option<(u64, u32)>) -> Step {
         let Some(seen) = self.tasks.get(&task) else {
             return Step::End(End::Silent { worker: self.plan.tasks[task as usize].worker, task });
@@ -242,7 +243,8 @@ impl<'a> Graph<'a> {
     }
 
     fn step_output(&self, task: u32, seen: &TaskInspection) -> Step {
-        // In the middle of a record all outputs may count as available: then it is the one with the fewest segments.
+        // In the middle of a record all outputs may count as available. Then it waits for the one with the fewest
+        // segments.
         let blocked = self.outputs(task).find(|(_, output)| !output.is_available);
         let fewest = || self.outputs(task).min_by_key(|(_, output)| output.pool.held);
         let is_in_record = matches!(seen.state, Some(TimeState::HardBackPressured(_)));
@@ -273,7 +275,7 @@ impl<'a> Graph<'a> {
             return Step::End(End::Asleep { task, readable });
         };
         let is_without_credit = seen.input.without_credit.contains(&channel);
-        // The list is cut: of a channel that is not in it nothing is known then.
+        // The list is cut off: then nothing is known of a channel that is not in it.
         let is_cut = seen.input.channels_without_credit > seen.input.without_credit.len() as u64;
         if !is_without_credit && (!is_cut || !self.has_credit(task)) {
             let from = self.producer_of(channel.0).unwrap_or(task);
@@ -285,7 +287,7 @@ impl<'a> Graph<'a> {
         missing.unwrap_or(Step::End(End::NoCredit { task, pool }))
     }
 
-    /// Where a pool is short because the worker has no segment left: who has too many.
+    /// If a pool is short because the worker has no free segment, returns the step to the task that holds too many.
     fn step_segment(&self, task: u32, pool: PoolInspection) -> Option<Step> {
         let answer = self.answers.get(&self.plan.tasks[task as usize].worker)?;
         if answer.free > 0 {
@@ -306,7 +308,7 @@ impl<'a> Graph<'a> {
         holder.filter(|(_, reader)| unread(reader) > 0).map(|(&channel, &reader)| (channel, reader))
     }
 
-    /// Some ways to control flow let the coordinator stop sources.
+    /// Whether the coordinator may hold back a task: some kinds of flow control let it stop sources.
     fn may_be_held(&self, task: u32) -> bool {
         let is_source = self.plan.tasks[task as usize].spec.is_source();
         is_source && self.plan.exchanges.iter().any(|exchange| exchange.flow_control.is_of_the_job())
@@ -329,7 +331,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Segments that the pools of a task hold beyond their sizes.
+/// Returns the number of segments that the pools of a task hold beyond their sizes.
 fn excess(seen: &TaskInspection) -> u64 {
     let pools = seen.outputs.iter().map(|output| &output.pool).chain(&seen.input.pool);
     pools.map(|pool| pool.held.saturating_sub(pool.size)).sum()

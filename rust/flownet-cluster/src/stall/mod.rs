@@ -1,7 +1,7 @@
-//! Whether a job stands still although records wait, and who waits for whom. No IO, no clock.
+//! Detects whether a job is stalled although records wait, and which tasks wait for which. No I/O, no clock.
 //!
-//! The driver tells [`StallMachine`] what workers report and what time it is, and carries out its commands. Counters
-//! that travel anyway say that nothing moves; only then are the workers asked what their tasks wait for.
+//! The driver passes workers' reports and the time to [`StallMachine`], and carries out its commands. Counters of the
+//! regular reports show that nothing moves. Only then does the machine ask the workers what their tasks wait for.
 //!
 //! ```text
 //! Watching -- nothing moved for `patience` --> Asking -- answers, or no time left --> Stalled
@@ -10,15 +10,15 @@
 //! ```
 //!
 //! # Invariants
-//! - S1: a job is stalled only if no counter of any task moved for `patience` of watched time, and something waits. A gap
-//!   between two looks counts for at most [`LONGEST_STEP`]: a process that was stopped, or a machine that slept, saw
-//!   nothing in between.
-//! - S2: workers are asked at most once in `patience`, and an answer counts only for the question it answers.
-//! - S3: whatever moves ends all of it at once, and the time begins anew.
-//! - S4: what workers say of their tasks counts only if a report that came after it still shows no movement: the tasks
-//!   were not looked at in one moment.
-//! - S5: a stall is said once. A function that does not return is said once for all subtasks of its task in the whole
-//!   job: it may well be what the user wants.
+//! - S1: a job is stalled only if no counter of any task moved for `patience` of watched time, and something waits. A
+//!   gap between two checks counts for at most [`LONGEST_STEP`]: a process that was stopped, or a machine that slept,
+//!   observed nothing in between.
+//! - S2: workers are asked at most once in `patience`, and an answer counts only for its own question.
+//! - S3: any movement ends the stall at once, and the time starts at 0 again.
+//! - S4: the answers of workers count only if a later report still shows no movement: the tasks were not inspected at
+//!   the same moment.
+//! - S5: a stall is reported once. A function that does not return is reported once per job for all subtasks of its
+//!   task: the user may intend it.
 
 mod diagnosis;
 mod report;
@@ -37,38 +37,38 @@ use self::diagnosis::Diagnosis;
 pub use self::report::{Stall, StallCause, StallHistory};
 use crate::{plan::Plan, rpc::Inspection};
 
-/// What to do.
+/// An action for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
     /// Ask every worker what its tasks wait for; answered by [`StallMachine::on_inspection`] with the same `round`.
     Inspect { round: u32 },
-    /// The job stands still. `is_new` unless the user was told before.
+    /// The job is stalled. `is_new` unless the user was notified before.
     Show { stall: Stall, is_new: bool },
-    /// It moves again, or it ends.
+    /// The job makes progress again, or ends.
     Clear,
 }
 
-/// See the [module docs](self).
+/// State machine that detects stalls. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct StallMachine {
     patience: Duration,
     answer_limit: Duration,
     phase: Phase,
-    /// When each worker last reported.
+    /// Time of each worker's last report.
     heard: BTreeMap<u32, Duration>,
     tasks: Vec<TaskMoves>,
-    /// When anything last moved.
+    /// Time of the last movement.
     since: Duration,
-    /// How much of the time since then was watched.
+    /// Watched time since then.
     still_for: Duration,
     last_look: Duration,
     round: u32,
-    /// Vertices whose functions were said not to return.
+    /// Vertices whose functions were reported not to return.
     hinted: BTreeSet<u32>,
     commands: VecDeque<Command>,
 }
 
-/// The last movement of one task.
+/// Last movement of one task.
 #[derive(Clone, Copy, Debug, Default)]
 struct TaskMoves {
     counters: [u64; 10],
@@ -80,7 +80,7 @@ enum Phase {
     Watching,
     Asking {
         since: Duration,
-        /// `still_for` at which those who have not answered are given up.
+        /// Value of `still_for` at which the machine stops waiting for answers.
         until: Duration,
         answers: BTreeMap<u32, Inspection>,
         /// Workers that have reported since they answered.
@@ -90,7 +90,8 @@ enum Phase {
 }
 
 impl StallMachine {
-    /// Workers report every `report_interval`; with fewer than a few reports in it, no patience is long enough.
+    /// Creates the machine. Workers report every `report_interval`. The patience must span several reports, so it is at
+    /// least four intervals.
     pub(crate) fn new(patience: Duration, report_interval: Duration, plan: &Plan) -> Self {
         Self {
             patience: patience.max(report_interval * 4),
@@ -107,7 +108,7 @@ impl StallMachine {
         }
     }
 
-    /// A worker reported, `now` after the job's beginning.
+    /// Handles a report of a worker, `now` after the job's beginning.
     pub(crate) fn on_report(&mut self, worker: u32, metrics: &[(u32, MetricsSnapshot)], now: Duration) {
         self.heard.insert(worker, now);
         let mut has_moved = false;
@@ -129,7 +130,7 @@ impl StallMachine {
         }
     }
 
-    /// Something moved that is no counter: a task has ended.
+    /// Handles a movement that no counter shows: a task has ended.
     pub(crate) fn on_movement(&mut self, now: Duration) {
         self.since = now;
         self.last_look = now;
@@ -139,7 +140,7 @@ impl StallMachine {
         }
     }
 
-    /// A worker says what its tasks wait for.
+    /// Handles the answer of a worker about its tasks.
     pub(crate) fn on_inspection(&mut self, round: u32, worker: u32, inspection: Inspection) {
         if let Phase::Asking { answers, .. } = &mut self.phase
             && round == self.round
@@ -148,7 +149,7 @@ impl StallMachine {
         }
     }
 
-    /// Time has passed. While the job is not running, nothing is expected to move.
+    /// Advances the time to `now`. While the job is not running, no movement is expected.
     pub(crate) fn on_time(&mut self, now: Duration, is_running: bool, plan: &Plan) {
         let step = now.saturating_sub(self.last_look).min(LONGEST_STEP);
         self.last_look = now;
@@ -172,7 +173,7 @@ impl StallMachine {
         }
     }
 
-    /// When to call [`Self::on_time`] at the latest.
+    /// Returns the latest time of the next call of [`Self::on_time`].
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let left = match &self.phase {
             Phase::Watching => self.patience.saturating_sub(self.still_for),
@@ -182,18 +183,19 @@ impl StallMachine {
         Some(self.last_look + left.min(LONGEST_STEP))
     }
 
-    /// What to do next; `None` until another input changes that.
+    /// Returns the next action, or `None` until another input.
     pub(crate) fn poll_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
     fn conclude(&mut self, now: Duration, plan: &Plan) {
         let Phase::Asking { since, answers, .. } = std::mem::replace(&mut self.phase, Phase::Watching) else { return };
-        // A worker that reports and does not answer is slow, or this one is: what its tasks wait for is not known.
+        // If a worker reports and does not answer, it is slow, or the coordinator is. Then the wait states of its tasks
+        // are unknown.
         let is_slow = |(worker, &heard): (&u32, &Duration)| heard > since && !answers.contains_key(worker);
         let is_known = !self.heard.iter().any(is_slow);
         let Some(diagnosis) = is_known.then(|| Diagnosis::of(plan, &answers)).flatten() else {
-            // S2: the next question is `patience` away.
+            // S2: the next question follows after `patience`.
             self.still_for = Duration::ZERO;
             return;
         };
@@ -209,7 +211,8 @@ impl StallMachine {
     }
 }
 
-/// What moves when records do. What pools hold may change without any of it.
+/// Returns the counters that change when records move. The segments in pools may change without any record moving, so
+/// they are not included.
 fn counters(metrics: &MetricsSnapshot) -> [u64; 10] {
     let queues = &metrics.queues;
     [
@@ -226,7 +229,7 @@ fn counters(metrics: &MetricsSnapshot) -> [u64; 10] {
     ]
 }
 
-/// The driver looks more often than this, unless it could not.
+/// The driver checks more often than this unless it was prevented.
 const LONGEST_STEP: Duration = Duration::from_millis(1500);
-/// A worker that takes longer to say what its tasks wait for has more wrong with it than they.
+/// A worker that needs longer for its answer has a worse problem than its tasks.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);

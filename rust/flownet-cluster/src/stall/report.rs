@@ -1,4 +1,4 @@
-//! A stall in words.
+//! Describes a stall in words.
 
 use std::{fmt, time::Duration};
 
@@ -9,57 +9,58 @@ use serde::Serialize;
 use super::diagnosis::{Diagnosis, End, Wait, WaitLink};
 use crate::{plan::Plan, shown};
 
-/// A job in which nothing moves although records wait. It goes on waiting.
+/// Job in which nothing makes progress although records wait. It continues to wait.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stall {
-    /// When anything last moved, since the job was submitted.
+    /// Time of the last movement, since the job was submitted.
     #[serde(serialize_with = "shown::seconds")]
     pub since: Duration,
-    /// How long nothing has moved.
+    /// Time without movement.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub still_for: Duration,
-    /// What kind of thing it waits for.
+    /// Kind of the cause.
     pub cause: StallCause,
-    /// What it waits for, in one line and without a time.
+    /// Cause in one line, without a time.
     pub summary: String,
-    /// Who waits for whom when it was found, one line a subtask. The last one is for the subtask or worker that all wait
-    /// for, which is with those that wait in a ring.
+    /// Tasks that wait for each other, one line per subtask. The last line names the subtask or worker for which all
+    /// others wait. In a ring that subtask also waits.
     pub chain: Vec<String>,
-    /// Subtasks that have no room in front of them.
+    /// Number of subtasks without room in their outputs.
     pub waiting: u32,
 }
 
-/// What kind of thing a job that stands still waits for.
+/// Kind of cause of a stall.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StallCause {
-    /// A function of the user, or another operator, that does not return. Others may be right to wait for it.
+    /// A function of the user, or another operator, does not return. Other tasks may wait for it legitimately.
     Function,
-    /// A worker that does not answer.
+    /// A worker does not answer.
     Worker,
     /// The exchange itself: buffers, credit, a connection, or a task that was not woken.
     Exchange,
 }
 
-/// How often a job stood still.
+/// Stalls of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StallHistory {
-    /// How often.
+    /// Number of stalls.
     pub times: u32,
-    /// How long, altogether.
+    /// Total time.
     pub total: Duration,
-    /// The last time.
+    /// Last stall.
     pub last: Stall,
 }
 
 impl Stall {
-    /// All of it in one line.
+    /// Returns the stall in one line.
     #[must_use]
     pub fn headline(&self) -> String {
         format!("nothing has moved for {} although records wait: {}", seconds(self.still_for), self.summary)
     }
 
-    /// `heard` says when a worker last reported, `moved` when a counter of a task last changed.
+    /// Describes a diagnosis. `heard` returns the time of a worker's last report, `moved` the time of a task's last
+    /// movement.
     pub(super) fn new(
         plan: &Plan,
         diagnosis: &Diagnosis,
@@ -73,7 +74,7 @@ impl Stall {
         let summary = words.end(&diagnosis.end, &diagnosis.chain);
         let mut chain: Vec<String> = diagnosis.chain.iter().map(|link| words.link(link, diagnosis)).collect();
         match diagnosis.end {
-            // Said by its links.
+            // The links of a ring describe its end.
             End::Ring => {}
             End::Silent { worker, .. } => chain.push(format!("{summary}, for {}", seconds(ago(heard(worker))))),
             End::AtWork { task } | End::Awaiting { task } => {
@@ -94,7 +95,7 @@ impl Stall {
     }
 }
 
-/// The block that is shown to users.
+/// Writes the block that is shown to users.
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; since {} after its start, and it goes on waiting", self.headline(), seconds(self.since))?;
@@ -151,7 +152,7 @@ impl Words<'_> {
         }
     }
 
-    /// A link and the next one, or what the chain ends with.
+    /// Describes a link together with the next one, or with the end of the chain.
     fn link(&self, link: &WaitLink, diagnosis: &Diagnosis) -> String {
         let at = diagnosis.chain.iter().position(|other| other.task == link.task).unwrap_or_default();
         let next = diagnosis.chain.get(at + 1).map(|next| next.task).or_else(|| diagnosis.end.task());
@@ -225,11 +226,11 @@ fn elements(count: u64) -> String {
     if count == 1 { "1 buffer".to_owned() } else { format!("{count} buffers") }
 }
 
-/// Whole seconds from ten on.
+/// Formats seconds, without decimals from ten on.
 fn seconds(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 9.95 { format!("{seconds:.1} s") } else { format!("{seconds:.0} s") }
 }
 
-/// Lines of a chain; job graphs are rarely as deep.
+/// Longest shown chain; job graphs are rarely deeper.
 const LONGEST_CHAIN: usize = 12;

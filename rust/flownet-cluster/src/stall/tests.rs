@@ -1,4 +1,4 @@
-//! Stalls and what looks like one, on virtual time.
+//! Tests of stalls and of similar conditions, in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ const BLOCKED: Option<TimeState> = Some(TimeState::SoftBackPressured(Backpressur
 const IDLE: Option<TimeState> = Some(TimeState::Idle);
 const BUSY: Option<TimeState> = Some(TimeState::Busy);
 
-/// A job of source, map and sink, by their ids 0, 1, 2 with one subtask each.
+/// Job of source, map and sink with ids 0, 1, 2 and one subtask each.
 struct World {
     plan: Plan,
     machine: StallMachine,
@@ -47,7 +47,7 @@ fn pool(held: u64, size: u64) -> PoolInspection {
     PoolInspection { held, in_use: held, size, guaranteed: size }
 }
 
-/// Nothing waits, nobody is at work.
+/// Returns inspections in which nothing waits and no task is at work.
 fn quiet(plan: &Plan) -> Vec<TaskInspection> {
     let outputs = |count: usize| {
         let output = || OutputInspection { pool: pool(2, 8), is_available: true, ..OutputInspection::default() };
@@ -82,19 +82,19 @@ impl World {
         }
     }
 
-    /// An output without room, `queued` buffers of it readable by subtask `sub`.
+    /// Blocks an output; subtask `sub` can read `queued` buffers of it.
     fn block(&mut self, task: usize, sub: u32, queued: u64, pool: PoolInspection) {
         self.tasks[task].state = BLOCKED;
         let fullest = if queued > 0 { vec![(sub, queued)] } else { Vec::new() };
         self.tasks[task].outputs[0] = OutputInspection { pool, is_available: false, readable: queued, fullest };
     }
 
-    /// Records move.
+    /// Moves a record.
     fn work(&mut self, task: usize) {
         self.metrics[task].records_in += 1;
     }
 
-    /// Lets time pass in the steps of the driver, with reports of all who are not silent.
+    /// Advances the time in the steps of the driver, with reports of all workers that are not silent.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
@@ -136,7 +136,7 @@ impl World {
         Inspection { tasks: tasks.collect(), free: self.free }
     }
 
-    /// The only stall so far.
+    /// Returns the only stall so far.
     fn stall(&self) -> &Stall {
         assert_eq!(self.shown.len(), 1, "{:?}", self.shown);
         &self.shown[0].0
@@ -158,7 +158,7 @@ fn a_job_that_stands_still_while_records_wait_is_said_once_and_cleared_when_it_m
     world.work(2);
     world.pass(INTERVAL);
     assert!(!world.is_stalled);
-    // It is said again if it comes again.
+    // A repeated stall is reported again.
     world.pass(12 * SECOND);
     assert!(world.is_stalled && world.shown.len() == 2);
 }
@@ -166,7 +166,7 @@ fn a_job_that_stands_still_while_records_wait_is_said_once_and_cleared_when_it_m
 #[test]
 fn a_job_in_which_nothing_waits_is_not_stalled_however_long_it_idles() {
     let mut world = World::new();
-    // A function of the source that waits for its next record holds nobody up.
+    // A function of the source that waits for its next record blocks no other task.
     world.tasks[0].state = BUSY;
     world.pass(100 * SECOND);
     assert_eq!((world.shown.len(), world.asked <= 10), (0, true), "S2: asked {} times", world.asked);
@@ -228,7 +228,7 @@ fn what_moves_while_workers_are_asked_makes_their_answers_void() {
     while world.asked == 0 {
         world.pass(INTERVAL);
     }
-    // S4: the report that would confirm it shows a movement.
+    // S4: the report that would confirm the stall shows a movement.
     world.work(1);
     world.pass(5 * SECOND);
     assert_eq!(world.shown, []);
@@ -347,7 +347,7 @@ fn a_function_is_not_blamed_for_an_exchange_that_stands_still_beside_it() {
     assert_eq!(world.stall().summary, "map (subtask 2 of 2) sleeps although it could read 5 buffers");
 }
 
-/// As issue reports show it: sources hold more than their share, and whoever reads from them lacks what it was promised.
+/// As in issue reports: sources hold more than their share, and their consumers lack their guaranteed segments.
 #[test]
 fn overdraft_that_others_were_promised_is_told_as_a_ring() {
     let mut world = World::new();
@@ -441,7 +441,7 @@ fn credit_that_never_comes_is_told_from_a_connection_that_does_not_move() {
     };
     let summary = deliver(without.clone());
     assert!(summary.ends_with("has no buffer to promise for it; it holds 1 of 1 segments (1 guaranteed)"), "{summary}");
-    // Cut off the list, it may be among those that were left out.
+    // The channel may be among those that were cut off the list.
     let cut = InputInspection { without_credit: vec![(9, 9)], channels_without_credit: 40, ..without };
     assert_eq!(deliver(cut), summary);
     let with = InputInspection { pool: gate, ..InputInspection::default() };
@@ -460,14 +460,14 @@ fn sources_that_the_coordinator_holds_back_are_no_stall() {
         world.pass(60 * SECOND);
         assert_eq!(world.shown, [], "{control:?}");
     }
-    // Nobody holds back sources under credit: one that has room and waits for it was not woken.
+    // With credit no source is held back: one that has room and waits for it was not woken.
     let mut world = World::new();
     world.tasks[0].state = BLOCKED;
     world.pass(12 * SECOND);
     assert_eq!(world.stall().summary, "source (subtask 1 of 1) could go on and was not woken");
 }
 
-/// A socket that all channels of an exchange share is held up by a function that does not read its part of it.
+/// A function that does not read its part of a shared socket blocks all channels of an exchange on it.
 #[test]
 fn a_shared_socket_is_blamed_on_the_function_that_holds_it_up() {
     let mut world = World::of(plan(2, 2, FlowControl::Tcp));
@@ -491,7 +491,7 @@ fn counters_that_move_without_records_are_not_taken_for_movement() {
     assert!(world.is_stalled);
 }
 
-/// Whatever workers answer, following it ends.
+/// The diagnosis terminates for any answers of workers.
 #[test]
 fn any_answer_has_an_end() {
     let plan = plan(3, 2, FlowControl::Credit);
