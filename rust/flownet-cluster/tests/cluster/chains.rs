@@ -1,4 +1,4 @@
-//! A small language of operators: one chain is one operator.
+//! Implements a small language of operators: one chain is one operator.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use flownet_runtime::{
     spec::{OperatorKind, OperatorSpec, Partitioner, Payload, TaskSpec},
 };
 
-/// Where a `collect` sink of the submitting process puts what it receives.
+/// Records that a `collect` sink of the submitting process has received.
 pub(crate) type CollectedRecords = Arc<Mutex<Vec<u64>>>;
 
 /// Builds [`NativeOperator`] chains; `objects` are those of the submitting process.
@@ -22,31 +22,31 @@ pub(crate) struct NativeFactory {
     pub(crate) objects: HashMap<u32, CollectedRecords>,
 }
 
-/// One operator, by its kind.
+/// Operator of one of these kinds.
 enum NativeOperator {
-    /// Every number below `count` that is this subtask's; then what `after` says.
+    /// Emits every number below `count` that belongs to this subtask, then acts as `after` says.
     Numbers { next: u64, step: u64, count: u64, after: AfterNumbers },
-    /// Adds up; emits the sum at the end.
+    /// Sums its records; emits the sum at the end.
     Sum { sum: u64 },
-    /// Passes on; fails on the number `at`.
+    /// Passes records through; fails on the number `at`.
     Fail { at: u64, name: String },
     /// Takes `pause` for each record.
     Slow { pause: Duration },
-    /// The same, without looking at being cancelled.
+    /// The same, without checking for cancellation.
     Stubborn { pause: Duration },
     /// Panics at the first record.
     Panic,
-    /// Keeps everything.
+    /// Stores all records.
     Collect { into: CollectedRecords },
 }
 
-/// Where a source of numbers goes on after its last one.
+/// Behaviour of a source of numbers after its last one.
 #[derive(Clone, Copy)]
 enum AfterNumbers {
     End,
-    /// From the first number again.
+    /// Starts again at the first number.
     StartAgain,
-    /// Nowhere: it is idle until somebody ends it.
+    /// Stays idle until it is ended.
     StayOpen,
 }
 

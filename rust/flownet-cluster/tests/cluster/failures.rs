@@ -1,4 +1,4 @@
-//! Jobs that go wrong: the error says who and why, and nothing is left.
+//! Tests of failing jobs: the error names the cause and its place, and nothing is left.
 
 use std::{
     path::Path,
@@ -14,7 +14,7 @@ use crate::rig::{
     signal, status_with, sums, threads, worker_command,
 };
 
-/// The error of a job whose worker processes behave as `mode` says.
+/// Returns the error of a job whose worker processes behave as `mode` says.
 fn error_of_workers(mode: &str, settings: JobSettings) -> ClusterError {
     let rig = Rig::new();
     let job = rig.submit_to(&sums(1000, 2), settings, worker_command(mode)).expect("a job that can start");
@@ -24,7 +24,7 @@ fn error_of_workers(mode: &str, settings: JobSettings) -> ClusterError {
     error
 }
 
-/// A client process in the middle of a job, and the processes of its workers.
+/// Starts a client process with a running job. Returns it with the processes of its workers.
 fn client_in_a_job(file: &Path) -> (Child, Vec<u32>) {
     let exe = std::env::current_exe().expect("the test binary");
     let client = Command::new(exe)
@@ -65,7 +65,7 @@ fn kill_a_worker(tls: Tls) {
     let victim = job.status().workers.into_iter().find(|worker| worker.worker == 2).expect("the second worker");
     signal(victim.pid.expect("a process"), "-KILL");
     let error = end_of(&job).expect_err("a worker is missing");
-    // Seen by its end, and not by the silence that follows.
+    // The process exit reveals the loss, before the silence that follows.
     assert_eq!(error, ClusterError::WorkerLost { worker: victim, how: WorkerExit::Signalled { signal: 9 } });
     drop(job);
     rig.assert_nothing_left();
@@ -163,7 +163,7 @@ fn cancel_a_stubborn_job(rig: &Rig, workers: u32, pause: Duration) -> ClusterErr
 #[test]
 fn a_worker_that_ignores_being_cancelled_is_killed() {
     let rig = Rig::new();
-    // Far beyond what this test waits for anything.
+    // Far longer than this test waits for anything.
     let error = cancel_a_stubborn_job(&rig, 1, 5 * PATIENCE);
     assert_eq!(error, ClusterError::Cancelled);
     rig.assert_nothing_left();
@@ -175,7 +175,7 @@ fn a_task_of_this_process_that_ignores_being_cancelled_does_not_hold_the_job() {
     let error = cancel_a_stubborn_job(&rig, 0, Duration::from_secs(12));
     assert_eq!(error, ClusterError::Cancelled);
     assert!(threads().iter().any(|thread| thread.starts_with("stubborn")), "the job has waited for its task");
-    // Its thread ends with the sleep; nobody waits for it.
+    // Its thread ends with the sleep; the job does not wait for it.
     rig.assert_nothing_left();
 }
 

@@ -1,5 +1,5 @@
-//! Whole jobs of native operators: in this process, and over worker processes
-//! that are this test binary run again.
+//! Tests of whole jobs with native operators, in this process and with worker processes that run this test binary
+//! again.
 
 mod chains;
 mod failures;
@@ -29,8 +29,8 @@ use crate::{
     rig::{CLIENT_FILE, Rig, WORKER_MODE, coordinator_of, endless, running, settings, status_with},
 };
 
-/// Not a test but a client that submits an endless job, writes the numbers of
-/// its worker processes to a file and hangs; does nothing in the test process.
+/// Not a test. A client process runs this: it submits an endless job, writes the process ids of its workers to a file
+/// and hangs. In the test process it does nothing.
 #[test]
 fn client_process() {
     let Ok(file) = std::env::var(CLIENT_FILE) else { return };
@@ -51,7 +51,7 @@ fn client_process() {
     }
 }
 
-/// Not a test but what worker processes run; does nothing in the test process.
+/// Not a test. Worker processes run this. In the test process it does nothing.
 #[test]
 fn worker_process() {
     let Ok(mode) = std::env::var(WORKER_MODE) else { return };
@@ -76,13 +76,13 @@ fn worker_process() {
     std::process::exit(if ended.is_ok() { 0 } else { 1 });
 }
 
-/// What strangers do to the control port: noise, silence, a wrong secret.
-/// Exits with 4 unless the last is turned down.
+/// Disturbs the control port as strangers do: with noise, silence and a wrong secret. Exits with 4 unless the last is
+/// refused.
 fn disturb(coordinator: SocketAddr) {
     let mut noise = TcpStream::connect(coordinator).expect("the control port");
-    // The port may be closed to us before the last byte.
+    // The port may be closed before the last byte.
     let _ = noise.write_all(&[0xff; 4096]);
-    // Lives as long as this process.
+    // Stays open as long as this process.
     std::mem::forget(TcpStream::connect(coordinator).expect("the control port"));
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

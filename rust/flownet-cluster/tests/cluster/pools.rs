@@ -1,5 +1,5 @@
-//! Jobs on workers that came by themselves: one worker pool, several jobs, and what
-//! happens when a member, its tasks or the worker pool goes.
+//! Tests of jobs on workers that registered on their own: one worker pool, several jobs, and the loss of a worker, its
+//! tasks or the pool.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -20,15 +20,15 @@ use crate::{
     rig::{PATIENCE, Rig, Step, end_of, endless, eventually, line, running, settings, signal, status_with, sums},
 };
 
-/// Set in a member process: worker pool, credentials, number, host and attempt.
+/// Set in a worker process: pool, credentials, number, host and attempt.
 const MEMBER: &str = "FLOWNET_TEST_MEMBER";
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// How a member exits that alone was let go.
+/// Exit code of a worker that alone was released.
 const EXPELLED: i32 = 8;
-/// How a member that had to leave tasks behind exits.
+/// Exit code of a worker that had to leave tasks running.
 const TASKS_LEFT: i32 = 9;
 
-/// Not a test but what member processes run; does nothing in the test process.
+/// Not a test. Worker processes of a pool run this. In the test process it does nothing.
 #[test]
 fn member_process() {
     let Ok(given) = std::env::var(MEMBER) else { return };
@@ -53,7 +53,7 @@ fn member_process() {
     });
 }
 
-/// A worker pool and the processes of its members; number `n` is at `127.0.0.(n + 1)`.
+/// Worker pool and the processes of its workers; number `n` is at `127.0.0.(n + 1)`.
 struct PoolRig {
     pool: Arc<WorkerPool>,
     processes: Vec<Child>,
@@ -91,7 +91,7 @@ impl PoolRig {
         Launcher::WorkerPool { pool: Arc::clone(&self.pool), init: b"init bytes".to_vec() }
     }
 
-    /// Lets everybody go; how their processes ended.
+    /// Releases all workers and returns the exit codes of their processes.
     fn close(mut self) -> Vec<Option<i32>> {
         self.pool.close();
         self.processes.iter_mut().map(exit_code).collect()
@@ -243,7 +243,7 @@ fn a_job_does_not_restart_where_nobody_comes_for_a_lost_member() {
             (Err(ClusterError::WorkerLost { worker, how: WorkerExit::Disconnected { .. } }), None) => {
                 (worker.worker, 0)
             }
-            // Twice others could have come, and did not.
+            // Replacements could have joined twice, and did not.
             (Err(ClusterError::LaunchFailed { worker, how: WorkerExit::NotStarted { .. } }), Some(_)) => (worker, 2),
             other => panic!("{other:?}"),
         };

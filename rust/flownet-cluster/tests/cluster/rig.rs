@@ -1,5 +1,4 @@
-//! Jobs of native chains, in this process and over worker processes, and the
-//! count of what they leave behind.
+//! Runs jobs of native chains, in this process and with worker processes, and counts what they leave behind.
 
 use std::{
     collections::HashMap,
@@ -21,21 +20,20 @@ use flownet_runtime::spec::{OperatorKind, Partitioner, Payload};
 
 use crate::chains::{CollectedRecords, NativeFactory};
 
-/// One test's view of this process; tests with a rig run one after the other,
-/// so that each can count what is left.
+/// View of this process by one test. Tests with a rig run one after the other, so that each can count what is left.
 pub(crate) struct Rig {
     sockets_before: usize,
     collected: CollectedRecords,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Set in a worker process; its value says how the worker behaves.
+/// Set in a worker process; the value is the behaviour of the worker.
 pub(crate) const WORKER_MODE: &str = "FLOWNET_TEST_WORKER";
-/// Set in a client process: where it writes the numbers of its workers.
+/// Set in a client process: the file for the process ids of its workers.
 pub(crate) const CLIENT_FILE: &str = "FLOWNET_TEST_CLIENT";
-/// The only object of the submitting process.
+/// Only object of the submitting process.
 const COLLECTED: u32 = 0;
-/// Far beyond what any test needs on a busy machine; no test waits that long unless it fails.
+/// Far longer than any test needs on a busy machine. Only a failing test waits that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -70,7 +68,7 @@ impl Rig {
         self.collected.lock().expect("unpoisoned").clear();
     }
 
-    /// Nothing of any job is left: no process, no thread, no socket.
+    /// Checks that no process, thread or socket of any job is left.
     pub(crate) fn assert_nothing_left(self) {
         eventually("no child process", || children().is_empty().then_some(()));
         eventually("no thread of a job", || threads().is_empty().then_some(()));
@@ -78,12 +76,12 @@ impl Rig {
     }
 }
 
-/// The end of a job that ends within [`PATIENCE`].
+/// Returns the result of a job that ends within [`PATIENCE`].
 pub(crate) fn end_of(job: &JobHandle) -> Result<JobReport, ClusterError> {
     job.wait(Some(PATIENCE)).expect("the job ends")
 }
 
-/// Waits for a status to show what `seen` looks for.
+/// Waits until `seen` finds what it looks for in a status.
 pub(crate) fn status_with<T>(job: &JobHandle, what: &str, seen: impl Fn(&JobStatus) -> Option<T>) -> T {
     eventually(what, || seen(&job.status()))
 }
@@ -92,7 +90,7 @@ pub(crate) fn running(status: &JobStatus) -> Option<()> {
     (status.state == JobState::Running).then_some(())
 }
 
-/// Looks until it finds.
+/// Calls `look` until it returns a value.
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -108,7 +106,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Ended, but its parent has not asked.
+/// Whether a process has exited and its parent has not reaped it.
 pub(crate) fn is_zombie(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
@@ -128,8 +126,8 @@ pub(crate) fn settings(workers: u32) -> JobSettings {
     }
 }
 
-/// This test binary, run as a worker by its test `worker_process`. Its output
-/// is the harness's and of no interest.
+/// Returns the command that runs this test binary as a worker, with its test `worker_process`. The output is that of
+/// the test harness and is discarded.
 pub(crate) fn worker_command(mode: &str) -> WorkerCommand {
     let exe = std::env::current_exe().expect("the test binary");
     let script = "exec \"$0\" worker_process --exact --nocapture >/dev/null";
@@ -144,7 +142,7 @@ pub(crate) fn worker_command(mode: &str) -> WorkerCommand {
 /// Kind, parallelism and configuration of an operator.
 pub(crate) type Step<'a> = (&'a str, u32, &'a [(&'a str, &'a str)]);
 
-/// A line of operators, none chained; `collect` runs on the driver.
+/// Returns a line of operators, none chained; `collect` runs on the driver.
 pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Dataflow {
     let operator = |(id, &(kind, parallelism, config)): (u32, &Step<'_>)| LogicalOperator {
         id,
@@ -178,7 +176,7 @@ pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Data
     }
 }
 
-/// Numbers, summed by key, sums collected on the driver.
+/// Returns a dataflow of numbers that are summed by key and collected on the driver.
 pub(crate) fn sums(count: u64, parallelism: u32) -> Dataflow {
     let count = count.to_string();
     line(
@@ -187,7 +185,7 @@ pub(crate) fn sums(count: u64, parallelism: u32) -> Dataflow {
     )
 }
 
-/// Numbers without end into a sum.
+/// Returns a dataflow of endless numbers and a sum.
 pub(crate) fn endless(parallelism: u32) -> Dataflow {
     line(
         &[("numbers", parallelism, &[("count", "1000"), ("endless", "")]), ("sum", parallelism, &[])],
@@ -195,7 +193,7 @@ pub(crate) fn endless(parallelism: u32) -> Dataflow {
     )
 }
 
-/// The coordinator's address in a greeting, as a worker gets it.
+/// Returns the coordinator's address from a worker's greeting.
 pub(crate) fn coordinator_of(greeting: &[u8]) -> SocketAddr {
     type Orders = (SocketAddr, u32, Duration, Duration, serde_bytes::ByteBuf);
     let (_secret, orders): (String, Orders) = postcard::from_bytes(&greeting[4..]).expect("a greeting");
@@ -210,7 +208,7 @@ fn children() -> Vec<String> {
     stats.filter(|stat| parent_of(stat).as_deref() == Some(&me)).collect()
 }
 
-/// Threads that flownet names, and those of the tests' tasks.
+/// Returns the threads that flownet names, and those of the tests' tasks.
 pub(crate) fn threads() -> Vec<String> {
     let threads = fs::read_dir("/proc/self/task").expect("proc").flatten();
     let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());

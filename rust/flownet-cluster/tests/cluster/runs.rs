@@ -1,4 +1,4 @@
-//! Jobs that go well.
+//! Tests of successful jobs.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Jobs that stand still: who is to blame is said, and the job goes on.
+//! Tests of stalled jobs: the cause is reported, and the job continues.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use flownet_runtime::spec::{FlowControl, Partitioner};
 
 use crate::rig::{Rig, Step, end_of, endless, line, running, settings, signal, status_with};
 
-/// Quick to suspect a stall, slow to give up a worker.
+/// Settings that report stalls early and lost workers late.
 fn impatient(workers: u32) -> JobSettings {
     JobSettings {
         stall_patience: Duration::from_millis(500),

@@ -1,5 +1,5 @@
-//! Jobs on many workers, with TLS. Each process hosts as many workers as it may open files for, a thread each: a process
-//! for each of 400 workers would need more memory than a machine for tests has.
+//! Tests of jobs on many workers, with TLS. Each process hosts as many workers as it may open files for, with a thread
+//! for each. One process for each of 400 workers would need more memory than a test machine has.
 
 use std::{
     fs,
@@ -20,20 +20,20 @@ use crate::{
     rig::{PATIENCE, Rig, end_of, eventually, line, settings},
 };
 
-/// Set in a process that hosts workers: worker pool, credentials, and its first worker and the one after its last.
+/// Set in a process that hosts workers: pool, credentials, its first worker, and the number after its last worker.
 const HOST: &str = "FLOWNET_TEST_HOST";
-/// Workers of the job in which each is connected to each. Not set: too many for every run of the tests.
+/// Number of workers of the job with all-to-all connections. Not set: such jobs are too large for every test run.
 const MESH_WORKERS: &str = "FLOWNET_TEST_MESH_WORKERS";
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Files that a process has open for other things, and for each worker, and for each end of a connection: the socket, and
-/// the epoll instance by which it is watched.
+/// Files that a process has open for other purposes, for each worker, and for each end of a connection: its socket and
+/// the epoll instance that watches it.
 const FILES_OF_A_HOST: u64 = 64;
 const FILES_OF_A_WORKER: u64 = 16;
 const FILES_OF_AN_END: u64 = 2;
-/// A host of more would use threads for what processes do as well.
+/// A larger host would use threads for what separate processes do as well.
 const WORKERS_OF_A_HOST: u32 = 100;
 
-/// Not a test but what the processes run; does nothing in the test process.
+/// Not a test. The host processes run this. In the test process it does nothing.
 #[test]
 fn host_process() {
     let Ok(given) = std::env::var(HOST) else { return };
@@ -59,14 +59,14 @@ fn host_process() {
     std::process::exit(if all_went_well { 0 } else { 1 });
 }
 
-/// A worker pool of many workers in few processes.
+/// Worker pool with many workers in few processes.
 struct Hosts {
     pool: Arc<WorkerPool>,
     processes: Vec<Child>,
 }
 
 impl Hosts {
-    /// Starts so many workers. Each may have as many data connections in each direction.
+    /// Starts `workers` workers. Each may have up to `connections` data connections in each direction.
     fn start(workers: u32, connections: u32) -> Self {
         let pool = Arc::new(WorkerPool::open(LOCALHOST, Tls::On, None).expect("a worker pool"));
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -90,7 +90,8 @@ impl Hosts {
         Launcher::WorkerPool { pool: Arc::clone(&self.pool), init: Vec::new() }
     }
 
-    /// Ends of data connections, which are all TCP connections but those to the worker pool and the coordinator.
+    /// Returns the number of ends of data connections: all TCP connections except those to the pool and the
+    /// coordinator.
     fn sockets(&self) -> usize {
         self.processes.iter().map(|process| sockets_of(process.id())).sum()
     }
@@ -99,7 +100,7 @@ impl Hosts {
         self.processes.iter().map(|process| resident_kib_of(process.id())).sum()
     }
 
-    /// Lets all workers go; all processes end well.
+    /// Releases all workers; all processes end successfully.
     fn close(mut self) {
         self.pool.close();
         for process in &mut self.processes {
@@ -110,7 +111,7 @@ impl Hosts {
 }
 
 impl Drop for Hosts {
-    /// After a failed test no process is left for the next one to find.
+    /// Kills remaining processes, so that the next test does not find those of a failed one.
     fn drop(&mut self) {
         for process in &mut self.processes {
             if matches!(process.try_wait(), Ok(None)) {
@@ -132,7 +133,7 @@ fn resident_kib_of(pid: u32) -> u64 {
     line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number")
 }
 
-/// Few processors serve many workers: they are given time to answer.
+/// Settings with long timeouts: few processors serve many workers, so answers take time.
 fn patient(workers: u32) -> JobSettings {
     JobSettings {
         tls: Tls::On,
@@ -144,13 +145,13 @@ fn patient(workers: u32) -> JobSettings {
     }
 }
 
-/// Each worker has tasks; only those that exchange records are connected. Twenty of them are connected each to each.
+/// Each worker has tasks; only those that exchange records are connected. Twenty of them have all-to-all connections.
 #[test]
 fn a_hundred_workers_run_one_job_and_take_checkpoints() {
     run_with_few_connections(100);
 }
 
-/// Says how long checkpoints take: see `make test-mesh`. Two busy cores need minutes for 400 workers.
+/// Prints the duration of checkpoints: see `make test-mesh`. Two busy cores need minutes for 400 workers.
 #[test]
 fn up_to_four_hundred_workers_run_the_same_job() {
     if std::env::var(MESH_WORKERS).is_ok() {
@@ -205,7 +206,7 @@ fn with_checkpoints(workers: u32, folder: &Path) -> JobSettings {
     }
 }
 
-/// Waits for a checkpoint that begins after this and has all subtasks; says how long it took.
+/// Waits for a checkpoint that begins after this call and has all subtasks. Returns its duration as text.
 fn checkpoint_of(job: &JobHandle, subtasks: u32) -> String {
     let made = job.status().history.checkpoints_made;
     wait_for(job, "checkpoints", || job.status().history.checkpoints_made >= made + 2);
@@ -215,7 +216,7 @@ fn checkpoint_of(job: &JobHandle, subtasks: u32) -> String {
     format!("a checkpoint in {} ms", last.duration.as_millis())
 }
 
-/// Says how long that takes and how much memory: see `make test-mesh`.
+/// Prints how long this takes and how much memory it needs: see `make test-mesh`.
 #[test]
 fn each_of_many_workers_is_connected_to_each() {
     let Ok(workers) = std::env::var(MESH_WORKERS) else { return };
@@ -229,7 +230,7 @@ fn each_of_many_workers_is_connected_to_each() {
         &[("numbers", workers, &source), ("sum", workers, &[]), ("collect", 1, &[])],
         &[Partitioner::KeyGroup, Partitioner::Rebalance],
     );
-    // So little that what connections take is seen beside it.
+    // So little that the memory of connections is visible beside it.
     let folder = tempfile::tempdir().expect("a folder");
     let settings = with_checkpoints(workers, folder.path());
     let settings = JobSettings { network_memory_bytes: Some(1 << 20), ..settings };
@@ -262,7 +263,7 @@ fn each_of_many_workers_is_connected_to_each() {
     rig.assert_nothing_left();
 }
 
-/// Waits as long as the job runs: on few cores many handshakes take their time.
+/// Waits as long as the job runs: many handshakes take long on few cores.
 fn wait_for(job: &JobHandle, what: &str, is_there: impl Fn() -> bool) {
     while !is_there() {
         let failed = job.wait(Some(Duration::from_millis(100))).and_then(Result::err);
@@ -270,6 +271,6 @@ fn wait_for(job: &JobHandle, what: &str, is_there: impl Fn() -> bool) {
     }
 }
 
-/// What goes through a mesh.
+/// Number of records through a mesh.
 const RECORDS: u64 = 1_000_000;
 const RECORDS_TEXT: &str = "1000000";
