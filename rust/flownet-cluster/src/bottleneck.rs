@@ -43,6 +43,7 @@ impl Bottleneck {
         let feeds = |vertex: usize| edges.iter().any(|&(from, _)| from == vertex);
         let occupied = |vertex: usize| vertices[vertex].busiest + vertices[vertex].awaiting;
         let is_saturated = |vertex: usize| occupied(vertex) + vertices[vertex].interpreter > MOST_OF_THE_TIME;
+        // Back-pressured upstream decides between vertices that are about equally busy.
         let blame = |vertex: usize| occupied(vertex) + if is_pressing(vertex) { ABOUT_EQUAL } else { 0.0 };
         let vertex = (0..vertices.len())
             .filter(|&vertex| is_saturated(vertex) && (is_pressing(vertex) || feeds(vertex)))

@@ -58,7 +58,7 @@ pub enum ClusterError {
         /// Duration of the silence.
         silent_for: Duration,
     },
-    /// A worker failed to do a request.
+    /// A worker failed to carry out a request.
     #[error("{worker} failed: {message}")]
     WorkerFailed {
         /// Worker that failed.

@@ -149,7 +149,7 @@ impl From<Order> for CheckpointOrder {
     }
 }
 
-/// Reason why a worker could not do a request.
+/// Reason why a worker could not carry out a request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum WorkerFault {
     /// One of its tasks could not be built or connected.

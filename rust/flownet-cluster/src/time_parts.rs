@@ -36,7 +36,7 @@ impl TimeParts {
         }
     }
 
-    /// Returns the mean over `count` tasks; `tasks` has the parts of those that ran.
+    /// Returns the mean of all `tasks` over the `count` that ran.
     pub(crate) fn mean(tasks: impl Iterator<Item = Self> + Clone, count: usize) -> Self {
         let mean = |part: fn(&Self) -> f64| tasks.clone().map(|task| part(&task)).sum::<f64>() / count as f64;
         Self {

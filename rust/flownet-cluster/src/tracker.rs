@@ -440,6 +440,7 @@ impl TaskSamples {
     }
 
     fn sample(&mut self, sample: Sample) {
+        // Late reports of a failed attempt change counters, not rates.
         if self.has_failed {
             self.latest = sample;
             self.stand_still();

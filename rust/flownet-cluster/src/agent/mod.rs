@@ -12,7 +12,7 @@
 //! - I1: every started task is reported as ended exactly once. A failed task is reported before its user code has
 //!   closed.
 //! - I2: after [`Agent::stop`] no task of the region runs, no partition of it is served, and its data port is closed.
-//!   An aborted stop leaves only what waits for user code.
+//!   After an aborted stop, only threads that wait for user code are left.
 //! - I3: reports of an attempt's tasks are delivered only until the next attempt of their region is deployed.
 
 mod reporter;
@@ -342,6 +342,7 @@ impl Agent {
         self.log.close();
         self.running().of(region).for_each(TaskHandle::cancel);
         self.ended.wait_until(|_| self.running().of(region).all(|task| task.outcome().is_some())).await;
+        // The last report needs the counters of the tasks, which are removed below.
         let news = self.news(u64::MAX);
         for task in self.running().take(region) {
             // The task has reported its end. Only the last instructions of its thread may remain.

@@ -98,7 +98,7 @@ fn a_limit_that_rises_by_a_quarter_of_the_drift_is_sent_at_once() {
         assert_eq!(told(&mut machine, SECOND, &both(at_ms)), Some(vec![at_ms + 100; 2]), "no cap");
     }
     assert_eq!(told(&mut machine, SECOND, &both(3_599_975 + 24)), None, "A3");
-    // Both sources were idle and are behind now: limits change once an interval as before.
+    // Both sources return from idleness below the limit: limits change once an interval, as before.
     assert_eq!(told(&mut machine, SECOND, &both(0)), None);
     assert_eq!(told(&mut machine, SECOND * 2, &both(0)), Some(vec![100; 2]));
 }

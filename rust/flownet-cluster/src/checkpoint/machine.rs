@@ -304,6 +304,7 @@ impl CheckpointMachine {
             && *of == checkpoint
             && (task as usize) < self.tasks.len()
         {
+            // Reports may be repeated: only the first of each task counts.
             kept.entry(task).or_insert(new);
         }
     }
@@ -319,6 +320,7 @@ impl CheckpointMachine {
 
     fn reached(&mut self, task: u32, phase: TaskPhase) {
         let Some(known) = self.tasks.get_mut(task as usize) else { return };
+        // Reports may arrive late: an ended task stays ended.
         if *known == TaskPhase::Ended {
             return;
         }

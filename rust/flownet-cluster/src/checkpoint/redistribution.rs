@@ -277,7 +277,7 @@ fn shared_now(share: Share, ways: &BTreeMap<u32, EdgeChange>, groups: u32) -> Op
         // Each subtask had received its copy and acted on it before others had, and a user's function may depend on the
         // number of a subtask. Neither is known for another subtask.
         Partitioner::Broadcast | Partitioner::Custom => (of == now).then_some(subpartition)?,
-        // If there were other subtasks then, any subtask may take the data.
+        // If the edge had another of these partitioners then, any subtask may take the data.
         Partitioner::Forward | Partitioner::Rescale | Partitioner::Rebalance => {
             let reader = Wiring::new(&partitioner, way.from.0, of).reader(producer, subpartition);
             reader.unwrap_or(subpartition).checked_rem(now)?

@@ -18,8 +18,8 @@ pub enum Restart {
     Auto,
     /// Never restarts.
     None,
-    /// Waits 1 s, then 1.5 times as long each time, up to 1 min. The delay starts again at 1 s after an attempt of 1 h.
-    /// Each delay varies by up to 10 %, so that jobs that fail together do not restart together.
+    /// Waits 1 s, then 1.5 times as long each time, up to 1 min. The delay starts again at 1 s after an attempt of at
+    /// least 1 h. Each delay varies by up to 10 %, so that jobs that fail together do not restart together.
     Exponential,
     /// A limited number of restarts.
     Fixed {

@@ -1,4 +1,4 @@
-//! Carries out what the [`AlignmentMachine`](crate::alignment::AlignmentMachine) decides.
+//! Sends the limits of the [`AlignmentMachine`](crate::alignment::AlignmentMachine) to the sources.
 
 use std::collections::BTreeMap;
 

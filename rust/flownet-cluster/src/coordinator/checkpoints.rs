@@ -169,7 +169,7 @@ impl Driver {
             return;
         }
         let (state, runs) = (self.machine.state(), self.machine.all_run());
-        // An attempt that was stopped early may still have come to run, and ends with a checkpoint.
+        // An attempt that the user stopped before all its tasks ran has run after all, and ends with a checkpoint.
         let begins_to_run = |attempt: &mut Attempt| !std::mem::replace(&mut attempt.has_run, true);
         let begins = runs && self.attempt().is_some_and(begins_to_run);
         let is_broken = self.machine.is_broken() && self.regions.count() > 1;

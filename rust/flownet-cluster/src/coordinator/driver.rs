@@ -73,7 +73,7 @@ pub(super) enum Event {
     Deployed { region: u32, worker: u32, address: SocketAddr },
     /// Answer to a start call.
     Started { region: u32, worker: u32 },
-    /// A worker failed to do a request, for one region or for all.
+    /// A worker failed to carry out a request, for one region or for all.
     Faulty { region: Option<u32>, worker: u32, fault: WorkerFault },
     /// Answer to a poll.
     News { worker: u32, news: StatusReport },
@@ -141,7 +141,7 @@ pub(super) struct RegionAttempt {
 /// Record of one worker.
 pub(super) struct WorkerRecord {
     pub(super) identity: WorkerIdentity,
-    /// Launched process, while it exists.
+    /// Launched worker, while it exists.
     pub(super) process: Option<LaunchedWorker>,
     pub(super) link: Option<WorkerLink>,
     polling: Option<AbortHandle>,

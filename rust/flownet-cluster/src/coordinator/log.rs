@@ -164,6 +164,7 @@ impl Entries {
     fn push(&mut self, entry: Arc<JobLogEntry>, most_bytes: usize) {
         self.bytes += entry.bytes();
         self.queue.push_back(entry);
+        // G1: the oldest entries are dropped first.
         while self.bytes > most_bytes
             && let Some(oldest) = self.queue.pop_front()
         {

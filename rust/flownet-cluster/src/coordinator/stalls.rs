@@ -1,4 +1,4 @@
-//! Carries out what the [`StallMachine`](crate::stall::StallMachine) decides.
+//! Carries out the commands of the [`StallMachine`](crate::stall::StallMachine).
 
 use super::driver::{Driver, Event};
 use crate::{machine::JobState, stall::Command};

@@ -78,6 +78,7 @@ impl Task {
             self.cost = Some(busy / read);
         }
         let (before, after) = (self.base.queues.receive_bytes as f64, self.latest.queues.receive_bytes as f64);
+        // Bytes that were read, plus the growth of the queue.
         let arrived = (read + after - before).max(0.0);
         self.cost.map(|cost| (arrived * cost, before * cost))
     }

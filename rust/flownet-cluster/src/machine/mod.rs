@@ -62,7 +62,7 @@ pub(crate) enum Input {
     TaskNotBuilt { task: u32, error: TaskError },
     /// A task ended with an error. `has_run`: its operators were open.
     TaskFailed { task: u32, error: TaskError, has_run: bool },
-    /// A worker failed to do a request.
+    /// A worker failed to carry out a request.
     WorkerFailed { worker: u32, message: String },
     /// A worker's process ended or its connection closed without a request.
     WorkerLost { worker: u32, how: WorkerExit },
@@ -408,6 +408,7 @@ impl JobMachine {
     fn task_finished(&mut self, task: u32, now: Duration) {
         let Some(&(worker, finished)) = self.tasks.get(task as usize) else { return };
         self.heard(worker, now);
+        // A task may finish before its worker has answered the start.
         let has_run = self.phase(worker).is_some_and(|phase| phase >= Phase::Starting);
         if finished || !has_run {
             return;
@@ -510,6 +511,7 @@ impl JobMachine {
             } else if state.is_overdue(now) {
                 match state.phase {
                     Phase::Stopping => self.kill(worker, now),
+                    // I4: the job ends without a killed process that is not gone in time.
                     _ => self.set_phase(worker, Phase::Gone),
                 }
             }
@@ -542,6 +544,7 @@ impl JobMachine {
             let state = self.workers[worker as usize];
             match state.phase {
                 Phase::Idle => self.set_phase(worker, Phase::Gone),
+                // A worker that has not registered cannot be called, so it is not asked to stop.
                 Phase::Launching => self.kill(worker, now),
                 _ if state.is_serving() => {
                     self.workers[worker as usize].enter_until(Phase::Stopping, now + self.limits.cancel);

@@ -47,7 +47,7 @@ pub enum PlanError {
         /// Names of its operators in the order of the edges.
         operators: Vec<String>,
     },
-    /// The two sides of a forward edge, which connects one subtask to one, differ in parallelism.
+    /// The two sides of a forward edge, which connects subtasks one to one, differ in parallelism.
     #[error(
         "forward edge from '{from}' (parallelism {from_parallelism}) to '{to}' (parallelism {to_parallelism}): \
          give both one parallelism, or use rebalance() or rescale()"

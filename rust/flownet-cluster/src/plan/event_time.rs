@@ -26,11 +26,13 @@ impl EventTime {
 
     fn spread(&mut self, checked: &CheckedDataflow<'_>) {
         let Self { has, needs } = self;
+        // In topological order, so that upstream operators are known first.
         for &position in &checked.order {
             let kind = &checked.operator(position).kind;
             let mut upstream = checked.incoming[position].iter().map(|&edge| checked.ends[edge].0);
             has[position] |= kind.makes_timestamps() || (kind.keeps_timestamps() && upstream.any(|from| has[from]));
         }
+        // In reverse order, so that downstream operators are known first.
         for &position in checked.order.iter().rev() {
             let kind = &checked.operator(position).kind;
             let mut downstream = checked.ends.iter().filter(|&&(from, _)| from == position).map(|&(_, to)| to);

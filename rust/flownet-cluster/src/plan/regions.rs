@@ -6,9 +6,9 @@
 //!
 //! # Invariants
 //! - R1: both ends of every exchange and of every feedback belong to one region.
-//! - R2: all subtasks of a task belong to one region. The state of an operator is redistributed as a whole whenever it
-//!   resumes: splits of a source and items of a list go to its subtasks anew. So some subtasks alone would take what
-//!   others own, or leave what no subtask owns.
+//! - R2: all subtasks of a task belong to one region. The state of an operator, such as splits of a source and items of
+//!   a list, is redistributed as a whole whenever it resumes. So some subtasks alone would take state of others, or
+//!   leave state without an owner.
 //! - R3: if the whole job decides the rate of its sources (`storm`, `pid`), there is one region.
 //! - R4: regions are numbered by their first task, without gaps.
 
@@ -90,6 +90,7 @@ struct DisjointSets(Vec<usize>);
 impl DisjointSets {
     fn root(&mut self, mut at: usize) -> usize {
         while self.0[at] != at {
+            // Path halving keeps later walks short.
             self.0[at] = self.0[self.0[at]];
             at = self.0[at];
         }

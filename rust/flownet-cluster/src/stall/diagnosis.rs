@@ -214,6 +214,7 @@ impl<'a> Graph<'a> {
         };
         loop {
             if let Some(begin) = chain.iter().position(|link| link.task == task) {
+                // Tasks that only lead to the ring are not part of it.
                 chain.drain(..begin);
                 return (chain, End::Ring);
             }
