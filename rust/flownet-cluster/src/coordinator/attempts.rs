@@ -2,9 +2,9 @@
 //!
 //! Within an attempt of the job, each region has attempts of its own: see [`regions`](super::regions).
 //!
-//! Workers that answer stay for the next attempt. Their tasks are cancelled, they free all that these had, and they get
-//! new tasks. A worker that was lost, or did not end its tasks in time, is replaced. The replacement is a new process,
-//! or a worker that joins the worker pool; the attempt waits for it.
+//! Workers that answer stay for the next attempt. Their tasks are cancelled, all resources of these tasks are freed,
+//! and they get new tasks. A worker that was lost, or did not end its tasks in time, is replaced. The replacement is a
+//! new process, or a worker that joins the worker pool; the attempt waits for it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -108,8 +108,8 @@ impl Checkpoints {
         Ok((generation, checkpoint, restored))
     }
 
-    /// Returns the checkpoint from which a job resumes that begins with a checkpoint stored elsewhere. That is its own
-    /// last checkpoint, if the job began from the given one, or a copy of the given one.
+    /// Returns the checkpoint that a job resumes from if it begins with one stored elsewhere. That is the job's own
+    /// last checkpoint if it began from the given one, or else a copy of the given one.
     async fn begin_from(
         &self,
         restore_from: &str,
@@ -169,7 +169,7 @@ impl Driver {
             return;
         }
         let (state, runs) = (self.machine.state(), self.machine.all_run());
-        // An attempt that the user stopped before all its tasks ran has run after all, and ends with a checkpoint.
+        // The user may have stopped the attempt before all tasks ran: once they run, it still ends with a checkpoint.
         let begins_to_run = |attempt: &mut Attempt| !std::mem::replace(&mut attempt.has_run, true);
         let begins = runs && self.attempt().is_some_and(begins_to_run);
         let is_broken = self.machine.is_broken() && self.regions.count() > 1;
