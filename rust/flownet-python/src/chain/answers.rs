@@ -1,9 +1,9 @@
-//! What calls on another thread came to, on its way to the task that waits for it.
+//! Passes results of calls on another thread to the task that waits for them.
 //!
 //! # Invariants
-//! - A1: the task is rung for when the first answer has come since it last took them, and for no other: once for all that
-//!   come together.
-//! - A2: answers that are taken are all there are, so that nothing is left that nobody was rung for.
+//! - A1: the first answer since the task last took answers wakes the task, and no other answer does. Answers
+//!   that arrive together wake it once.
+//! - A2: the task takes all answers at once. So no answer remains for which the task was not woken.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use super::attach::{ThreadsOfTask, this_thread};
 
-/// One call, and what came of it.
+/// A call and its result.
 pub(super) type Answer = (Ticket, PyResult<Py<PyAny>>);
 
 /// Where the thread that runs calls leaves what came of them.
@@ -28,17 +28,17 @@ pub struct PyAnswers {
 }
 
 impl PyAnswers {
-    /// For the task that this bell wakes; whose calls run on a thread of the job.
+    /// Answers for the task that this waker wakes. `threads` lists the thread that runs the calls.
     pub(super) fn new(bell: TaskWaker, threads: ThreadsOfTask) -> Self {
         Self { come: Mutex::default(), bell, threads }
     }
 
-    /// Takes all that have come.
+    /// Takes all answers that have arrived.
     pub(super) fn take(&self) -> Vec<Answer> {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Whether none has come.
+    /// Returns true if no answer has arrived.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
@@ -48,7 +48,8 @@ impl PyAnswers {
     }
 }
 
-/// The exception, whose traceback may be a `None` that was set, for which its C interface gives what is no traceback.
+/// The exception as a `PyErr`. Its traceback may be a `None` that was set, for which the C interface returns
+/// an object that is no traceback.
 fn raised(error: Bound<'_, PyBaseException>) -> PyErr {
     let py = error.py();
     let has_traceback = error.getattr(intern!(py, "__traceback__")).is_ok_and(|traceback| !traceback.is_none());

@@ -1,7 +1,7 @@
 //! Keeps a task thread known to the interpreter between attachments.
 //!
-//! Without it, each attachment makes and destroys a thread state: a batch would pay for that, and `threading.local` and
-//! `contextvars` of a user's function would forget everything from one batch to the next.
+//! Otherwise each attachment would create and destroy a thread state. Each batch would pay for that, and the
+//! `threading.local` and `contextvars` of users' functions would lose their values between batches.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -26,15 +26,15 @@ pub struct TaskThreads {
     left: Condvar,
 }
 
-/// All with the process they belong to: a child after a fork has the list and not the threads.
+/// The threads and the process that they belong to. After a fork, a child has the list and not the threads.
 #[derive(Debug, Default)]
 struct ThreadList {
     threads: HashMap<(u32, c_ulong), ThreadRole>,
-    /// Threads that look at some of these, and may have to wait for the interpreter for that.
+    /// Number of threads that read stacks of these, and may have to wait for the interpreter to do so.
     visitors: Vec<u32>,
 }
 
-/// What a thread is there for.
+/// Purpose of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ThreadRole {
     task: u32,
@@ -53,12 +53,12 @@ impl ThreadsOfTask {
         Self { threads, task }
     }
 
-    /// Lists a thread beside the task's own, that runs users' functions from now on.
+    /// Lists a helper thread of the task that runs users' functions from now on.
     pub(super) fn enter_as_helper(&self, thread: c_ulong) {
         self.enter(thread, StackOf::Helper);
     }
 
-    /// Takes that back, or the listing of the task's own thread.
+    /// Removes a thread from the list: a helper, or the task's own thread.
     pub(super) fn leave(&self, thread: c_ulong) {
         self.threads.leave(thread);
         TaskThreads::of_all_jobs().leave(thread);
@@ -72,8 +72,8 @@ impl ThreadsOfTask {
 }
 
 impl TaskThreads {
-    /// Raises `SystemExit` in the Python code that runs on these threads, which ends what computes without end. What waits
-    /// inside a call, `time.sleep` for one, notices when the call returns.
+    /// Raises `SystemExit` in the Python code of these threads, which ends endless computations. Code that
+    /// waits inside a call such as `time.sleep` notices when the call returns.
     pub fn interrupt(&self, py: Python<'_>) {
         for &(_, thread) in self.lock().threads.keys().filter(|&&(process, _)| process == process::id()) {
             // SAFETY: attached, as `py` shows; the exception is a class. A thread that is gone is not found and left alone.
@@ -81,19 +81,20 @@ impl TaskThreads {
         }
     }
 
-    /// Waits, which must be done detached, until all have left or the time is over, visitors included; whether they have.
+    /// Waits until all threads and visitors have left, or until the limit. Returns true if all have left. The
+    /// caller must be detached.
     pub fn wait_until_left(&self, limit: Duration) -> bool {
         let waited = self.left.wait_timeout_while(self.lock(), limit, |listed| !listed.are_gone());
         waited.unwrap_or_else(PoisonError::into_inner).0.are_gone()
     }
 
-    /// Those of all jobs of this process.
+    /// The threads of all jobs of this process.
     pub fn of_all_jobs() -> &'static Self {
         static ALL: LazyLock<TaskThreads> = LazyLock::new(TaskThreads::default);
         &ALL
     }
 
-    /// Number of a thread of a task.
+    /// Returns the number of a task's thread.
     pub(super) fn find(&self, task: u32, of: StackOf) -> Option<c_ulong> {
         let (process, seat) = (process::id(), ThreadRole { task, of });
         let listed = self.lock();
@@ -101,7 +102,8 @@ impl TaskThreads {
         found.map(|(&(_, thread), _)| thread)
     }
 
-    /// Enlists a visitor, if this thread is there: the interpreter is there as long as one of both is.
+    /// Registers a visitor if this thread is listed. The interpreter exists as long as a listed thread or a
+    /// visitor does.
     pub(super) fn visit(&self, thread: c_ulong) -> bool {
         let process = process::id();
         let mut listed = self.lock();
@@ -112,7 +114,7 @@ impl TaskThreads {
         is_there
     }
 
-    /// Takes that back.
+    /// Removes a visitor.
     pub(super) fn end_visit(&self) {
         let mut listed = self.lock();
         if let Some(at) = listed.visitors.iter().position(|&visitor| visitor == process::id()) {
@@ -122,7 +124,7 @@ impl TaskThreads {
         self.left.notify_all();
     }
 
-    /// How many there are.
+    /// Number of listed threads.
     pub(super) fn count(&self) -> u32 {
         let listed = self.lock();
         let here = listed.threads.keys().filter(|&&(process, _)| process == process::id());
@@ -150,13 +152,13 @@ impl ThreadList {
     }
 }
 
-/// The number by which the interpreter knows the calling thread.
+/// The interpreter's number of the calling thread.
 pub(super) fn this_thread(py: Python<'_>) -> PyResult<c_ulong> {
     py.import("_thread")?.call_method0("get_ident")?.extract()
 }
 
-/// Runs `work` with the interpreter. The wait for it is not the task's work, and neither is the wait to be rid of it: who gives
-/// it up while another thread wants it does not go on before that thread has it.
+/// Runs `work` with the interpreter. Waits to acquire it and to release it do not count as work of the task.
+/// A thread that releases the interpreter while another one requests it blocks until that thread has it.
 pub(super) fn attached<R>(out: &mut Outputs, work: impl FnOnce(Python<'_>, &mut Outputs) -> R) -> R {
     out.wants_interpreter();
     let result = Python::attach(|py| {
@@ -169,7 +171,8 @@ pub(super) fn attached<R>(out: &mut Outputs, work: impl FnOnce(Python<'_>, &mut 
     result
 }
 
-/// Runs `work`, which may wait, without the interpreter. The waits to be rid of it and to have it back are not the task's work.
+/// Runs `work`, which may block, without the interpreter. Waits to release it and to acquire it again do not
+/// count as work of the task.
 pub(super) fn detached<R: Send>(py: Python<'_>, out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R {
     out.wants_interpreter();
     let result = py.detach(|| {
@@ -183,20 +186,20 @@ pub(super) fn detached<R: Send>(py: Python<'_>, out: &mut Outputs, work: impl Fn
 }
 
 thread_local! {
-    /// Belongs to its thread, so it lives here and not in the chain, which was built on another one.
+    /// Belongs to its thread, so it is stored here and not in the chain, which another thread has built.
     static KEPT: Cell<Option<KeptState>> = const { Cell::new(None) };
 }
 
-/// What `PyGILState_Ensure` and `PyEval_SaveThread` gave on this thread. Dropping it does nothing: a thread that ends
-/// without [`forget_thread`] leaves its thread state to the interpreter.
+/// Results of `PyGILState_Ensure` and `PyEval_SaveThread` on this thread. Dropping it does nothing: a thread
+/// that ends without [`forget_thread`] leaves its thread state to the interpreter.
 struct KeptState {
     state: ffi::PyGILState_STATE,
     saved: *mut ffi::PyThreadState,
-    /// Where the thread is listed, and by which number, once it is.
+    /// The list that the thread is in, and its number there.
     listed: Option<(ThreadsOfTask, c_ulong)>,
 }
 
-/// Lists the calling thread, which has been [kept](keep_thread).
+/// Lists the calling thread, which [`keep_thread`] has registered.
 pub(super) fn enter_threads(py: Python<'_>, threads: &ThreadsOfTask) -> PyResult<()> {
     let thread = this_thread(py)?;
     threads.enter(thread, StackOf::Task);
@@ -217,7 +220,7 @@ pub(super) fn keep_thread() {
     });
 }
 
-/// The thread of a task some of whose operators call Python, and which is attached for these calls only.
+/// The thread of a task with some operators that call Python. It is attached for these calls only.
 pub(crate) struct KeptThread(ThreadsOfTask);
 
 impl KeptThread {
@@ -238,7 +241,7 @@ impl TaskThread for KeptThread {
     }
 }
 
-/// Takes back [`keep_thread`], if it was called on this thread, which must be detached.
+/// Undoes [`keep_thread`], if it was called on this thread. The thread must be detached.
 pub(super) fn forget_thread() {
     if let Some(KeptState { state, saved, listed }) = KEPT.take() {
         // SAFETY: undoes the two calls of `keep_thread` in reverse order, on the same thread, since it was kept there. Between
@@ -250,7 +253,7 @@ pub(super) fn forget_thread() {
             }
             ffi::PyGILState_Release(state);
         }
-        // Only now: the interpreter may be taken down once nobody is listed.
+        // Leave the list last: the interpreter may be finalized as soon as the list is empty.
         if let Some((threads, thread)) = listed {
             threads.leave(thread);
         }

@@ -1,4 +1,4 @@
-//! From a task's description to its chain.
+//! Builds the chain of a task from its description.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,37 +45,37 @@ use crate::rows::{PythonForeign, ToObjects, ToRows};
 /// Builds chains of Python operators.
 pub struct PythonChainFactory {
     objects: Arc<Objects>,
-    /// None: its chains run on threads that have the interpreter already.
+    /// None if the chains run on threads that already have the interpreter.
     threads: Option<Arc<TaskThreads>>,
-    /// The classes that records of the job are of.
+    /// Classes of the job's records.
     classes: Arc<ClassTable>,
-    /// Where the ends of its iterations meet.
+    /// Feedback edges of the job's iterations, which connect their two ends.
     feedback: FeedbackEdges,
 }
 
 impl PythonChainFactory {
-    /// Chains of this process find the objects that were not serialised in `objects`.
+    /// A factory whose chains take objects that were not serialised from `objects`.
     pub fn new(objects: Arc<Objects>) -> Self {
         Self { objects, threads: Some(Arc::default()), classes: Arc::default(), feedback: FeedbackEdges::default() }
     }
 
-    /// The same, for chains that run where they are called from.
+    /// A factory for chains that run on the caller's thread.
     pub(crate) fn of_callers_thread(objects: Arc<Objects>) -> Self {
         Self { threads: None, ..Self::new(objects) }
     }
 
-    /// Where its chains run.
+    /// The threads that its chains run on.
     pub fn threads(&self) -> Arc<TaskThreads> {
         self.threads.clone().unwrap_or_default()
     }
 
-    /// The chain of a task of rows.
+    /// Builds the chain of a task of rows.
     pub(crate) fn rows_chain(&self, task: &TaskSpec) -> Result<RowsChain, TaskError> {
         let threads = self.threads.as_ref().map(|threads| ThreadsOfTask::new(Arc::clone(threads), task.task_id));
         flownet_rows::chain(task, &PythonForeign { objects: &self.objects, threads })
     }
 
-    /// The chain of a task of objects.
+    /// Builds the chain of a task of objects.
     pub(crate) fn chain(&self, py: Python<'_>, task: &TaskSpec) -> Result<PythonChain, TaskError> {
         let Self { objects, threads, classes, feedback } = self;
         let builder = Builder { task, objects, threads, classes, feedback, pickle: pickle_of(task.codec) };
@@ -140,7 +140,7 @@ impl Builder<'_> {
         OperatorChain::new(medium, stages, exits, entries, self.rate_limit())
     }
 
-    /// What gathers the rows that come to the task, if they are to become objects.
+    /// Gathers the rows that the task receives, if they are to become objects.
     fn arriving_rows(&self) -> Result<Option<RowInput>, TaskError> {
         let Some(OperatorKind::Rows(RowsKind::ToObjects { input, .. })) =
             self.task.operators.first().map(|head| &head.kind)
@@ -151,7 +151,7 @@ impl Builder<'_> {
         RowInput::new(&layout.map_err(|error| TaskError::Config(error.to_string()))?).map(Some)
     }
 
-    /// This subtask's part of the rate of the source that heads the chain.
+    /// This subtask's share of the rate limit of the source that heads the chain.
     fn rate_limit(&self) -> Option<RateLimit> {
         let RateLimit { per_second, unit } = self.task.operators.first()?.rate_limit?;
         Some(RateLimit { per_second: per_second / f64::from(self.task.parallelism), unit })
@@ -165,7 +165,7 @@ impl Builder<'_> {
         Ok(Stage::new(info, kind, self.links(at, operator)?, brake).with_state_of(operator.state_uid()))
     }
 
-    /// Stages of the chain first, in its order, then the outputs.
+    /// Links to the targets of an operator: stages of the chain first, in its order, then the outputs.
     fn links(&self, at: usize, operator: &OperatorSpec) -> Result<Links, TaskError> {
         let mut targets = Vec::new();
         for (below, other) in self.task.operators.iter().enumerate() {
@@ -183,7 +183,8 @@ impl Builder<'_> {
             // Rows are never changed in place.
             _ if self.task.object_reuse || !operator.kind.gives_objects() => false,
             Target::Stage(_) => true,
-            // Out go bytes; but the functions of edges may change a record that others get, too.
+            // Records leave as bytes. But functions of edges may change a record that other targets receive,
+            // too.
             Target::Exit(exit) => {
                 let partitioner = self.task.outputs[exit].partitioner;
                 targets.len() > 1 && matches!(partitioner, Partitioner::KeyGroup | Partitioner::Custom)
@@ -235,7 +236,7 @@ impl Builder<'_> {
     }
 }
 
-/// What it takes to build one stage.
+/// Everything that is needed to build one stage.
 struct StageBuilder<'a, 'py> {
     builder: &'a Builder<'a>,
     py: Python<'py>,
@@ -345,7 +346,7 @@ impl StageBuilder<'_, '_> {
                 if let Some(operator) = flownet_rows::batch_by_batch(self.builder.task, kind, &info.to_rows())? {
                     return Ok(Kind::Operator(operator));
                 }
-                // Only the harness of tests asks for it here.
+                // Only the test harness builds this kind here.
                 let message = format!(
                     "'{}' is of a stream of rows, which flownet.testing does not drive: run the job with \
                      env.execute(workers=0)",
@@ -369,7 +370,7 @@ impl StageBuilder<'_, '_> {
         Ok(Kind::Operator(Box::new(Timestamps::new(assigner, functions.get("generator")?, watermarks, info))))
     }
 
-    /// A fold, running or over windows, whatever it does with records.
+    /// A fold, running or over windows, for any record format.
     fn folding(&self, fold: &Fold, window: Option<&WindowSpec>) -> Result<Kind<PythonFormat>, TaskError> {
         let functions = self.functions()?;
         let aggregate = |aggregation, field| Aggregate::new(aggregation, self.field(field));
@@ -405,7 +406,7 @@ impl StageBuilder<'_, '_> {
         }
     }
 
-    /// `with_key` is for running results.
+    /// Builds the operator of a fold. `with_key` applies to running results.
     fn folded<A: Accumulate + 'static>(
         &self,
         accumulate: A,
@@ -466,7 +467,7 @@ impl StageBuilder<'_, '_> {
         Meter::new(self.builder.sent_classes(), self.info.clone())
     }
 
-    /// What encodes the values that the operator keeps.
+    /// Encoder of the values that the operator stores.
     fn kept_values(&self) -> KeptValues {
         KeptValues::new(self.builder.sent_classes().kept_by(&self.operator.name))
     }
@@ -477,7 +478,7 @@ impl StageBuilder<'_, '_> {
         KeyedBase { info: self.info.clone(), classes, object_reuse, kept }
     }
 
-    /// The functions of an operator that may have several, by what they are for.
+    /// The functions of an operator that may have several, by purpose.
     fn functions(&self) -> Result<Functions<'_>, TaskError> {
         let parallelism = self.builder.task.parallelism;
         let given = self.builder.objects.load_own(self.py, &self.operator.payload, parallelism);
@@ -493,7 +494,7 @@ impl StageBuilder<'_, '_> {
         self.loaded(object)
     }
 
-    /// What is called with each record: the function, or this method of an object.
+    /// The callable for each record: the function, or this method of an object.
     fn called(&self, method: &str) -> Result<Function, TaskError> {
         let failed = |error: PyErr| self.info.failed(self.py, &error, None);
         let mut given = self.function()?.into_bound(self.py);
@@ -503,7 +504,7 @@ impl StageBuilder<'_, '_> {
         Function::of(given, method).map_err(failed)
     }
 
-    /// The object of an operator that keeps something in it: subtasks must not share it.
+    /// The object of an operator that stores state in it. Subtasks must not share it.
     fn own_object(&self) -> Result<Py<PyAny>, TaskError> {
         let parallelism = self.builder.task.parallelism;
         let object = self.builder.objects.load_own(self.py, &self.operator.payload, parallelism);
@@ -530,7 +531,7 @@ impl Functions<'_> {
         Ok(found.map(Bound::unbind))
     }
 
-    /// Objects that are told of their beginning and their end.
+    /// Objects with `open` and `close` methods.
     fn told(&self) -> Result<Vec<Py<PyAny>>, TaskError> {
         let Some(told) = self.get("told")? else { return Ok(Vec::new()) };
         told.extract(self.py).map_err(|error| self.info.failed(self.py, &error, None))
@@ -547,7 +548,7 @@ impl Functions<'_> {
     }
 }
 
-/// What a process function's methods are called, by its inputs.
+/// Names of a process function's methods, by its inputs.
 fn tags(names: &[Option<String>; 2]) -> [Option<Arc<str>>; 2] {
     names.each_ref().map(|name| name.as_deref().map(Arc::from))
 }

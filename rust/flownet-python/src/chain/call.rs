@@ -1,4 +1,4 @@
-//! Calling user functions.
+//! Calls user functions.
 
 use pyo3::ffi;
 use pyo3::prelude::*;

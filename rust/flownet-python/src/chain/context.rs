@@ -1,4 +1,4 @@
-//! What users' functions are handed: the members that `flownet.api.functions` promises.
+//! Context objects for users' functions, with the members that `flownet.api.functions` promises.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use super::keyed::KeptValues;
 use super::user_metrics::PyMetrics;
 use crate::codec::{self, KnownClasses};
 
-/// What the state of a broadcast side is called.
+/// Name of the state of a broadcast side.
 const BROADCAST: &str = "broadcast_state";
 
 /// Where an operator runs.
@@ -75,7 +75,7 @@ impl PyTaskContext {
 /// Values for side outputs, with the names of their tags.
 pub(super) type PySides = Vec<(String, Py<PyAny>)>;
 
-/// What a call did to the timers of its key, or window: by which clock, when, and whether it is set.
+/// A change that a call made to the timers of its key or window: clock, time, and true if the timer is set.
 pub(super) type TimerChange = (Clock, i64, bool);
 
 /// What a process function sees beside the record. One object serves all calls of a subtask.
@@ -83,13 +83,13 @@ pub(super) type TimerChange = (Clock, i64, bool);
 #[derive(Debug)]
 pub struct PyProcessContext {
     task: PyTaskContext,
-    /// The class of the function, if it does not define `on_timer`.
+    /// Name of the function's class, if it does not define `on_timer`.
     without_on_timer: Option<String>,
-    /// Whether records have keys.
+    /// True if records have keys.
     keyed: bool,
-    /// What all keys of the subtask share: the state of a broadcast side.
+    /// State of a broadcast side, which all keys of the subtask share.
     broadcast_state: Py<PyDict>,
-    /// `None` between calls: a context that was kept has no key.
+    /// `None` between calls: a context that user code has stored has no key.
     current: Mutex<Option<Current>>,
 }
 
@@ -98,7 +98,7 @@ struct Current {
     key: Option<Py<PyAny>>,
     state: Option<Py<PyDict>>,
     at: CallTime,
-    /// The event time of the records that a timer emits, if it works on one that came before.
+    /// Event time of the records that a timer emits, if the timer processes an earlier record.
     as_of_ms: Option<i64>,
     timers: Vec<TimerChange>,
     expires_ms: [Option<i64>; 2],
@@ -106,25 +106,25 @@ struct Current {
     sides: PySides,
 }
 
-/// When a call is.
+/// Times of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTime {
-    /// Of the record or timer, in event time.
+    /// Event time of the record or timer.
     pub(super) timestamp_ms: i64,
     pub(super) watermark_ms: i64,
-    /// Of the timer that is due.
+    /// Clock of the timer that is due.
     pub(super) clock: Option<Clock>,
 }
 
-/// What a call left behind.
+/// Effects of a call.
 #[derive(Debug, Default)]
 pub(super) struct CallEffects {
     /// The mapping, if the call asked for it.
     pub(super) state: Option<Py<PyDict>>,
     pub(super) timers: Vec<TimerChange>,
-    /// When something in the mapping expires, by the wall clock and by event time.
+    /// Time at which something in the mapping expires, by the wall clock and by event time.
     pub(super) expires_ms: [Option<i64>; 2],
-    /// Records that came too late.
+    /// Number of late records.
     pub(super) late: u64,
     pub(super) sides: PySides,
 }
@@ -135,7 +135,7 @@ impl PyProcessContext {
         Self { task, without_on_timer, keyed, broadcast_state, current: Mutex::new(None) }
     }
 
-    /// Puts the context on a key, whose mapping is `state` if there is something in it.
+    /// Sets the context to a key. `state` is its mapping, if it has entries.
     pub(super) fn enter(&self, key: Option<Py<PyAny>>, state: Option<Py<PyDict>>, at: CallTime) {
         let (timers, sides) = (Vec::new(), Vec::new());
         let current = Current { key, state, at, as_of_ms: None, timers, expires_ms: [None; 2], late: 0, sides };
@@ -149,12 +149,12 @@ impl PyProcessContext {
         self.broadcast_state.bind(py)
     }
 
-    /// The event time of the records that a timer emits, if its function has set one.
+    /// Event time of the records that a timer emits, if its function has set one.
     pub(super) fn as_of_ms(&self) -> Option<i64> {
         self.lock().as_ref().and_then(|current| current.as_of_ms)
     }
 
-    /// Takes the context off its key.
+    /// Takes the context off its key and returns the effects of the call.
     pub(super) fn leave(&self) -> CallEffects {
         let current = self.lock().take();
         current.map_or_else(CallEffects::default, |current| {
@@ -163,9 +163,9 @@ impl PyProcessContext {
         })
     }
 
-    /// Writes out the state that a broadcast side left, of which all subtasks have the same but for what is on its way. Of
-    /// one that has a broadcast side and has heard nothing yet, that: else it would begin with what others have heard, and
-    /// then hear it again.
+    /// Writes the state of a broadcast side. All subtasks have the same state, except for records in flight.
+    /// A subtask with a broadcast side writes its state even if it has received nothing yet. Otherwise it
+    /// would restore the state of other subtasks and then receive the same records again.
     pub(super) fn keep_broadcast(
         &self,
         inputs: ProcessInputs,
@@ -185,7 +185,7 @@ impl PyProcessContext {
         })
     }
 
-    /// Puts it back: of one subtask, since what some heard last the others may not have heard.
+    /// Restores the state of one subtask only: others may not have received its last records.
     pub(super) fn restore_broadcast(
         &self,
         py: Python<'_>,
@@ -515,7 +515,7 @@ impl PyTriggerContext {
     }
 }
 
-/// From 1985 to 2128 in seconds, which would be January of 1970 in milliseconds: a mistake.
+/// Seconds from 1985 to 2128. As milliseconds they would be in January 1970, so such a value is a mistake.
 const SECONDS: Range<i64> = 500_000_000..5_000_000_000;
 
 /// A `flownet.Window`.

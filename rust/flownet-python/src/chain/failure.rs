@@ -1,4 +1,4 @@
-//! What went wrong in a user's function, told so that it survives the way to another process.
+//! Errors of users' functions, in a form that can be sent to another process.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::shown;
 /// `error_type` of failures of the codec; the driver raises its own class for them.
 pub(crate) const CODEC_ERROR: &str = "flownet.errors.CodecError";
 
-/// `error_type` of a row that cannot be taken back, which is a class of flownet's, too.
+/// `error_type` of a row that cannot be retracted; the driver raises flownet's own class for it.
 pub(crate) const RETRACTION_ERROR: &str = "flownet.errors.RetractionError";
 
 /// `error_type` of calls that took too long; the driver raises its own class for them.
@@ -25,11 +25,11 @@ pub(crate) const CALL_TIMEOUT_ERROR: &str = "flownet.errors.CallTimeoutError";
 /// Longest `repr` of a record in an error, in characters.
 const RECORD_CHARS: usize = 200;
 
-/// Longest text of an exception, and of its traceback, in bytes. An error travels to the coordinator, to every peer and
-/// to the user's screen; far more than anybody reads must not keep it from getting there.
+/// Longest text of an exception, and of its traceback, in bytes. An error travels to the coordinator, to
+/// every peer and to the user's screen. A text too long to read must not prevent its delivery.
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Who an operator is, for errors and contexts.
+/// Identity of an operator, for errors and contexts.
 #[derive(Clone, Debug)]
 pub(crate) struct OperatorInfo {
     pub(super) operator: String,
@@ -38,34 +38,34 @@ pub(crate) struct OperatorInfo {
 }
 
 impl OperatorInfo {
-    /// Of an operator on rows.
+    /// From the identity of an operator on rows.
     pub(crate) fn of_rows(info: &flownet_rows::OperatorInfo) -> Self {
         let flownet_rows::OperatorInfo { operator, subtask, parallelism } = info.clone();
         Self { operator, subtask, parallelism }
     }
 
-    /// The same, to an operator on rows.
+    /// As the identity of an operator on rows.
     pub(crate) fn to_rows(&self) -> flownet_rows::OperatorInfo {
         let Self { operator, subtask, parallelism } = self.clone();
         flownet_rows::OperatorInfo { operator, subtask, parallelism }
     }
 
-    /// Which subtask this is.
+    /// Index of the subtask.
     pub(crate) fn subtask(&self) -> u32 {
         self.subtask
     }
 
-    /// How many subtasks it has.
+    /// Number of subtasks.
     pub(crate) fn parallelism(&self) -> u32 {
         self.parallelism
     }
 
-    /// What users call the operator.
+    /// The user's name of the operator.
     pub(crate) fn name(&self) -> &str {
         &self.operator
     }
 
-    /// The user's exception, with the record it was raised on.
+    /// The user's exception, with the record on which it was raised.
     #[cold]
     pub(crate) fn failed(&self, py: Python<'_>, error: &PyErr, record: Option<&Bound<'_, PyAny>>) -> TaskError {
         let failure = OperatorFailure {
@@ -81,8 +81,9 @@ impl OperatorInfo {
         failure.into()
     }
 
-    /// What a call of the user's function raised. Where Python shows no frame, because it was never entered or returned what
-    /// is of no use, the function itself stands for one; `given` says what it is called with.
+    /// An exception that a call of the user's function raised. Python shows no frame if the function was
+    /// never entered or returned an unusable value. Then the function itself takes the place of a frame.
+    /// `given` describes its arguments.
     #[cold]
     pub(super) fn call_failed(
         &self,
@@ -123,7 +124,7 @@ impl OperatorInfo {
         }
     }
 
-    /// A key that is none, and the record that it is of.
+    /// An invalid key, and its record.
     #[cold]
     pub(super) fn key_failed(
         &self,
@@ -139,7 +140,7 @@ impl OperatorInfo {
         }
     }
 
-    /// A call that took longer than it may.
+    /// A call that exceeded its timeout.
     #[cold]
     pub(super) fn timed_out(&self, timeout: Duration, record: Option<&Bound<'_, PyAny>>) -> TaskError {
         let message = format!(
@@ -150,7 +151,7 @@ impl OperatorInfo {
         self.refused(CALL_TIMEOUT_ERROR, message, record)
     }
 
-    /// A failure that flownet itself sees, in the user's terms.
+    /// A failure that flownet itself detects, in the user's terms.
     #[cold]
     pub(crate) fn refused(&self, error_type: &str, message: String, record: Option<&Bound<'_, PyAny>>) -> TaskError {
         let failure = OperatorFailure {
@@ -167,18 +168,18 @@ impl OperatorInfo {
     }
 }
 
-/// The time that the message of [`OperatorInfo::timed_out`] names.
+/// Reads the time that the message of [`OperatorInfo::timed_out`] names.
 pub(crate) fn seconds_in(message: &str) -> Option<f64> {
     let behind = message.split_once("within ")?.1;
     behind.split_once(" s")?.0.parse().ok()
 }
 
-/// Whether the interpreter complains of how many arguments a function was called with.
+/// Returns true if the interpreter complains about the number of arguments of a call.
 fn is_about_arguments(message: &str) -> bool {
     message.contains("argument") && ["given", "missing", "expected", "got"].iter().any(|word| message.contains(word))
 }
 
-/// Where a function is defined, as a line of a traceback.
+/// Place of a function's definition, as a line of a traceback.
 fn place_of(function: &Bound<'_, PyAny>) -> PyResult<String> {
     let code = function.getattr(intern!(function.py(), "__code__"))?;
     let (file, line): (String, u32) =
@@ -186,7 +187,7 @@ fn place_of(function: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(format!("  File \"{file}\", line {line}, in {}", code.getattr("co_name")?.str()?.to_string_lossy()))
 }
 
-/// `repr(record)`, cut short; a `repr` that raises does not hide the error that is being told.
+/// `repr(record)`, shortened. A `repr` that raises does not hide the error that is being reported.
 pub(super) fn short_repr(record: &Bound<'_, PyAny>) -> String {
     let repr = shown::repr(record);
     match repr.char_indices().nth(RECORD_CHARS) {
@@ -195,7 +196,7 @@ pub(super) fn short_repr(record: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// Beginning and end of a text that is too long to be told whole, and how much is missing in between.
+/// Beginning and end of a text that is too long, with the length of the omitted part.
 fn shortened(text: String) -> String {
     if text.len() <= TEXT_BYTES {
         return text;
@@ -205,7 +206,7 @@ fn shortened(text: String) -> String {
     format!("{}\n... [{} bytes left out] ...\n{}", &text[..front], back - front, &text[back..])
 }
 
-/// The class as tracebacks print it: without the module where that is `builtins` or `__main__`.
+/// The class as tracebacks print it, without the module if that is `builtins` or `__main__`.
 fn type_name(py: Python<'_>, error: &PyErr) -> String {
     let class = error.get_type(py);
     let name = text(class.qualname());
@@ -215,7 +216,8 @@ fn type_name(py: Python<'_>, error: &PyErr) -> String {
     }
 }
 
-/// Whether a retry may help. An exception of which that cannot be told is one of the program.
+/// Returns true if a retry may help. If that cannot be determined, the exception counts as an error of the
+/// program.
 fn is_transient(py: Python<'_>, error: &PyErr) -> bool {
     let ask = || {
         py.import(intern!(py, "flownet.connectors.transient"))?
@@ -224,13 +226,13 @@ fn is_transient(py: Python<'_>, error: &PyErr) -> bool {
     ask().and_then(|answer| answer.extract()).unwrap_or(false)
 }
 
-/// The frames of the user's code: flownet's own are Rust's and have none.
+/// The frames of the user's code: flownet's own functions are Rust and have none.
 fn format_traceback(py: Python<'_>, error: &PyErr) -> Option<String> {
     let lines = py
         .import(intern!(py, "traceback"))
         .ok()?
         .call_method1(intern!(py, "format_exception"), (error.get_type(py), error.value(py), error.traceback(py)));
-    // Line by line, and lossy: a message may hold what is no UTF-8.
+    // Line by line, and lossy: a message may hold text that is not valid UTF-8.
     let lines = lines.ok()?.cast_into::<PyList>().ok()?;
     lines.iter().map(|line| Some(line.cast::<PyString>().ok()?.to_string_lossy().into_owned())).collect()
 }

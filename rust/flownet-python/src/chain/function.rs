@@ -1,4 +1,5 @@
-//! A user's function of one record: a plain callable, or a method of an object that is told of its beginning and its end.
+//! A user's function of one record: a plain callable, or a method of an object with `open` and `close`
+//! methods.
 
 use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::time::NO_TIMESTAMP;
@@ -10,15 +11,15 @@ use super::context::PyTaskContext;
 use super::failure::OperatorInfo;
 use super::record_format::{Collector, EmitEach};
 
-/// What is called with each record.
+/// Callable for each record.
 pub(super) struct Function {
     function: Py<PyAny>,
-    /// Whose method it is, where that has to be told.
+    /// The object of the method, if it has `open` and `close` methods.
     object: Option<Py<PyAny>>,
 }
 
 impl Function {
-    /// A callable, or of a `flownet.api.rich_functions.Function` the method of this name.
+    /// Wraps a callable, or the method of this name of a `flownet.api.rich_functions.Function`.
     pub(super) fn of(given: Bound<'_, PyAny>, method: &str) -> PyResult<Self> {
         if !is_told(&given)? {
             return Ok(Self { function: given.unbind(), object: None });
@@ -35,7 +36,7 @@ impl Function {
         self.object.iter().try_for_each(|object| open(object.bind(py), info, cx))
     }
 
-    /// Emits what the object has left.
+    /// Emits the records that the object has left at the end.
     pub(super) fn finish(&self, info: &OperatorInfo, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let Some(object) = &self.object else { return Ok(()) };
         let py = collector.token;
@@ -59,21 +60,21 @@ pub(super) fn methods(inputs: ProcessInputs) -> &'static [&'static str] {
     }
 }
 
-/// Whether it is an object that is told.
+/// Returns true if it is an object with `open` and `close` methods.
 pub(super) fn is_told(given: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = given.py();
     let class = py.import(intern!(py, "flownet.api.rich_functions"))?.getattr(intern!(py, "Function"))?;
     given.is_instance(&class)
 }
 
-/// Tells an object of its beginning.
+/// Calls the object's `open` method.
 pub(super) fn open(object: &Bound<'_, PyAny>, info: &OperatorInfo, cx: &TaskContext) -> Result<(), TaskError> {
     let py = object.py();
     let opened = object.call_method1(intern!(py, "open"), (PyTaskContext::new(info, cx),));
     opened.map(drop).map_err(|error| info.failed(py, &error, None))
 }
 
-/// Tells an object of its end.
+/// Calls the object's `close` method.
 pub(super) fn close(object: &Bound<'_, PyAny>, info: &OperatorInfo) -> Result<(), TaskError> {
     let py = object.py();
     let closed = object.call_method0(intern!(py, "close"));

@@ -1,16 +1,18 @@
-//! Who owns an object: what an operator is handed inside of a chain is its own.
+//! Ensures that each operator of a chain owns the objects that it receives.
 //!
-//! An operator may change what it was given, and keep what it has emitted. Across tasks neither is seen by anybody, since
-//! records travel as bytes; inside of a chain [`isolate`] makes it so. It answers with the object itself where that cannot
-//! be changed, or where nobody else refers to it or to any part of it that can; and with a copy of the object otherwise. A
-//! copy is what the record would be had it travelled: a tree, in which nothing appears twice.
+//! An operator may change its input and store its output. Between tasks no other operator sees that, since
+//! records travel as bytes. Inside of a chain [`isolate`] ensures the same. It returns the object itself if
+//! the object cannot be changed. It also does so if no other code refers to the object or to any mutable part
+//! of it. Otherwise it returns a copy. A copy equals the record after a transfer between tasks: a tree in
+//! which no object appears twice.
 //!
 //! # Invariants
-//! - O1: after `isolate` no object that can be changed is reachable both from the answer and from elsewhere. The inside of
-//!   objects of extension types is not looked at: one that nobody else refers to is taken as it is, others by their own
-//!   `__deepcopy__`.
-//! - O2: what cannot be copied is handed on as it is. It cannot travel between tasks at all, so no result differs.
-//! - O3: numbers, text and tuples of such cost a comparison of types each, and nothing else.
+//! - O1: after `isolate` no mutable object is reachable both from the result and from elsewhere. Objects of
+//!   extension types are not inspected: if there is no other reference to one, it is taken as it is.
+//!   Otherwise its own `__deepcopy__` copies it.
+//! - O2: an object that cannot be copied is passed on as it is. It cannot travel between tasks at all, so no
+//!   result differs.
+//! - O3: numbers, text and tuples of such cost one comparison of types each, and nothing else.
 
 mod kind;
 
@@ -22,39 +24,43 @@ use pyo3::{CastError, ffi, intern};
 use self::kind::{Kind, is_atom, kind_of};
 use crate::codec::exact;
 
-/// An object equal to `record` that belongs to the caller alone. `record` itself must be the caller's only reference.
+/// Returns an object equal to `record` that the caller alone owns. `record` must be the caller's only
+/// reference.
 pub(super) fn isolate(record: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     if is_ours(&record, 1, 0)? {
         return Ok(record);
     }
     match Copier::default().copy(&record) {
         Ok(copied) => Ok(copied),
-        // Python knows how to copy what contains itself. Only pickle could move such a record, and it would do the same.
+        // Python can copy an object that contains itself. Only pickle could transfer such a record, with the
+        // same result.
         Err(CopyError::Endless) => deep_copy(&record),
         Err(CopyError::Python(error)) => Err(error),
     }
 }
 
-/// Whether an object can be seen at once to be one that [`isolate`] hands back.
+/// Returns true if a glance at the object shows that [`isolate`] returns it unchanged.
 #[inline]
 pub(super) fn is_immutable(object: &Bound<'_, PyAny>) -> bool {
     is_atom(object) || exact::<PyTuple>(object).is_some_and(|tuple| tuple.iter_borrowed().all(|item| is_atom(&item)))
 }
 
-/// Whether it is an array of numpy, and of no class derived from that.
+/// Returns true for a numpy array, and false for instances of derived classes.
 #[inline]
 pub(super) fn is_array(object: &Bound<'_, PyAny>) -> bool {
     !is_atom(object) && shows_its_memory(object) && matches!(kind_of(object), Ok(Kind::Array))
 }
 
-/// Whether it lets others look at its bytes where they lie, as arrays do and few other records: asked first, as it costs least.
+/// Returns true if the object exposes its memory through the buffer protocol, as arrays and few other records
+/// do. This is checked first because it costs least.
 #[inline]
 fn shows_its_memory(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the object is alive and the interpreter attached, which is all that this asks for; it reads the object's type.
     unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
 }
 
-/// Whether nothing that can be changed is reachable from elsewhere, if so many references to `object` are ours.
+/// Returns true if no mutable object is reachable from elsewhere, if `ours` of the references to `object` are
+/// ours.
 fn is_ours(object: &Bound<'_, PyAny>, ours: isize, depth: usize) -> PyResult<bool> {
     if is_atom(object) {
         return Ok(true);
@@ -63,8 +69,8 @@ fn is_ours(object: &Bound<'_, PyAny>, ours: isize, depth: usize) -> PyResult<boo
         return Ok(false);
     }
     let is_exclusive = references(object) <= ours;
-    // Parts of what others refer to are never ours alone, however few refer to the part. The walk itself holds one
-    // reference to each part, whoever it is in holds another.
+    // Parts of an object that others refer to are never ours alone, even if only one reference to the part
+    // exists. This walk holds one reference to each part, and its container holds another.
     let refers = if is_exclusive { 2 } else { 0 };
     let part = |part: &Bound<'_, PyAny>| if is_atom(part) { Ok(true) } else { is_ours(part, refers, depth + 1) };
     match kind_of(object)? {
@@ -87,20 +93,20 @@ fn is_ours(object: &Bound<'_, PyAny>, ours: isize, depth: usize) -> PyResult<boo
             }
             Ok(true)
         }
-        // What a view looks at may be looked at by others.
+        // Others may refer to the memory under a view.
         Kind::Array => Ok(!has_objects(object)? && part(&object.getattr(intern!(object.py(), "base"))?)?),
         Kind::ByteArray | Kind::Opaque => Ok(true),
     }
 }
 
-/// Copies an object of which nothing that can be changed is then reachable from elsewhere.
+/// Copies an object so that no mutable part of the copy is reachable from elsewhere.
 #[derive(Default)]
 struct Copier {
     /// The objects around the one that is being copied.
     path: Vec<*mut ffi::PyObject>,
 }
 
-/// Why there is no copy.
+/// Reason for a failed copy.
 enum CopyError {
     /// The object contains itself, or nests too deep.
     Endless,
@@ -169,7 +175,7 @@ impl Copier {
             copied.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?.update(attributes.as_mapping())?;
             return Ok(copied);
         }
-        // Of `object`: a frozen class has one of its own that refuses.
+        // `__setattr__` of `object`: a frozen class defines its own, which refuses.
         let set = base.getattr(intern!(py, "__setattr__"))?;
         for field in fields {
             if let Some(value) = object.getattr_opt(field.bind(py))? {
@@ -188,14 +194,14 @@ impl Copier {
 
     fn copy_dict<'py>(&mut self, dict: &Bound<'py, PyDict>) -> CopyResult<'py, PyDict> {
         if dict.iter().any(|(key, _)| !is_atom(&key)) {
-            // A key of the copy must be one of its own, in its place.
+            // A key of the copy must be a copy, too, in the same position.
             let copied = PyDict::new(dict.py());
             for (key, value) in dict.iter() {
                 copied.set_item(self.copy(&key)?, self.copy(&value)?)?;
             }
             return Ok(copied);
         }
-        // One call for all that needs no care, which is mostly everything.
+        // One call copies all entries. Most of them need no further copy.
         let copied = dict.copy()?;
         for (key, value) in dict.iter() {
             if !is_atom(&value) {
@@ -264,10 +270,11 @@ fn deep_copy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// What nests deeper is left to Python.
+/// Deeper objects are copied by Python.
 const MAX_DEPTH: usize = crate::codec::MAX_DEPTH;
 
-/// Item `at` of a list, which gives it away if nobody else has the list.
+/// Takes item `at` out of a list, if there is no other reference to the list. Otherwise returns another
+/// reference to the item.
 #[inline]
 pub(super) fn take_item<'py>(list: &Bound<'py, PyList>, at: usize) -> PyResult<Bound<'py, PyAny>> {
     let item = list.get_item(at)?;

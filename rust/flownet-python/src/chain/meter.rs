@@ -1,4 +1,4 @@
-//! Measures the records of a source whose rate is in bytes.
+//! Measures the records of a source whose rate limit is in bytes.
 
 use flownet_runtime::TaskError;
 use pyo3::prelude::*;
@@ -7,9 +7,9 @@ use super::failure::OperatorInfo;
 use super::record_format::Collector;
 use crate::codec::{SentClasses, encode};
 
-/// Encodes records to see how long they are.
+/// Encodes records to measure their length.
 pub(super) struct Meter {
-    /// Of nobody's: what is measured is not sent.
+    /// Classes without a receiver: measured records are not sent.
     classes: SentClasses,
     info: OperatorInfo,
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ impl Meter {
         Self { classes, info, bytes: Vec::new() }
     }
 
-    /// Hands on a record of a source. False when it was the last for this poll, as of
+    /// Emits a record of a source. Returns false if it was the last one for this poll, as does
     /// [`emit_paced`](flownet_runtime::operator::Collector::emit_paced).
     #[inline]
     pub(super) fn emit<'py>(

@@ -1,13 +1,16 @@
-//! Python operators as a [`Chain`](flownet_runtime::Chain): what runs inside the tasks of a job.
+//! Runs Python operators as a [`Chain`](flownet_runtime::Chain) inside the tasks of a job.
 //!
-//! What a chain is, and how records, event time and timers go through it, says [`flownet_runtime::operator`]; here records
-//! are Python objects (`medium.rs`). They are encoded where they leave the task (`exit.rs`) and decoded where they enter it;
-//! keyed operators get theirs as bytes with the key in front (`record.rs`).
+//! [`flownet_runtime::operator`] describes chains, and how records, event time and timers pass through them.
+//! Here records are Python objects (`record_format.rs`). They are encoded when they leave the task
+//! (`serializer.rs`) and decoded when they enter it. Keyed operators receive theirs as bytes, with the key
+//! first (`record.rs`).
 //!
-//! # Invariants, beside those of the operator model
-//! - I1: what a user's function raises becomes a [`TaskError::Operator`](flownet_runtime::TaskError::Operator) that names
-//!   the operator it was given to.
-//! - I2: what an operator is handed is its own (`isolate.rs`), unless the job asks for `object_reuse`.
+//! # Invariants
+//! In addition to those of the operator model:
+//! - I1: an exception that a user's function raises becomes a
+//!   [`TaskError::Operator`](flownet_runtime::TaskError::Operator) that names the operator of the function.
+//! - I2: an operator owns the objects that it receives (`isolate.rs`), unless the job asks for
+//!   `object_reuse`.
 
 mod answers;
 mod attach;

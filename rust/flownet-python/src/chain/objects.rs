@@ -1,4 +1,4 @@
-//! Users' functions and objects on their way into a chain.
+//! Loads users' functions and objects into a chain.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use flownet_runtime::spec::Payload;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// What operators of the driver process use directly, by number.
+/// Objects that operators of the driver process use directly, by number.
 #[derive(Debug, Default)]
 pub struct Objects(HashMap<u32, Py<PyAny>>);
 
@@ -18,7 +18,7 @@ impl Objects {
         Self(objects)
     }
 
-    /// Unpickles a payload, or finds it here; `None` where there is no payload.
+    /// Unpickles a payload, or finds it among the objects. Returns `None` if there is no payload.
     pub(super) fn load<'py>(&self, py: Python<'py>, payload: &Payload) -> PyResult<Option<Bound<'py, PyAny>>> {
         match payload {
             Payload::None => Ok(None),
@@ -27,7 +27,7 @@ impl Objects {
         }
     }
 
-    /// As [`load_own`](Self::load_own), of an operator of rows that cannot do without.
+    /// Like [`load_own`](Self::load_own), for an operator of rows that requires the object.
     pub(crate) fn required_own(
         &self,
         py: Python<'_>,
@@ -39,9 +39,9 @@ impl Objects {
         required(object.map_err(|error| info.failed(py, &error, None))?, kind).map(Bound::unbind)
     }
 
-    /// As [`load`](Self::load), but of an object that subtasks of one process must not share.
+    /// Like [`load`](Self::load), for an object that subtasks of one process must not share.
     ///
-    /// A single subtask uses the object of the driver itself, so that its caller can look at it afterwards.
+    /// A single subtask uses the object of the driver itself, so that the caller can inspect it afterwards.
     pub(super) fn load_own<'py>(
         &self,
         py: Python<'py>,
@@ -58,7 +58,7 @@ impl Objects {
     }
 }
 
-/// The payload that an operator cannot do without.
+/// Returns the payload, or an error if the operator has none.
 pub(super) fn required<'py>(object: Option<Bound<'py, PyAny>>, kind: &str) -> Result<Bound<'py, PyAny>, TaskError> {
     object.ok_or_else(|| TaskError::Config(format!("operator kind '{kind}' needs a payload")))
 }

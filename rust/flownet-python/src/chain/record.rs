@@ -1,4 +1,4 @@
-//! Writes records for keyed edges, in the form that [`flownet_runtime::operator::KeyedRecord`] reads.
+//! Writes records for keyed edges, in the format that [`flownet_runtime::operator::KeyedRecord`] reads.
 
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::operator::KEY_AS_GIVEN;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::codec::{CodecError, KeyForm, SentClasses, encode, encode_key};
 
-/// Writes a keyed record behind what `out` holds and returns the hash of its key.
+/// Appends a keyed record to `out` and returns the hash of its key.
 #[inline]
 pub(super) fn write_keyed(
     key: &Bound<'_, PyAny>,
@@ -16,7 +16,7 @@ pub(super) fn write_keyed(
     out: &mut Vec<u8>,
 ) -> Result<u32, KeyedError> {
     let start = out.len();
-    // Nearly all keys are shorter than 128 bytes: their length is this one byte.
+    // Nearly all keys are shorter than 128 bytes, so this one byte holds their length.
     out.push(0);
     let form = encode_key(key, classes, out).map_err(KeyedError::Key)?;
     let key_start = finish_length(out, start);
@@ -29,7 +29,7 @@ pub(super) fn write_keyed(
         }
     } else if !key.is(value) {
         encode(value, classes, out).map_err(KeyedError::Value)?;
-        // Equal bytes are equal values of one type: a copy of the key says nothing new.
+        // Equal bytes are equal values of one type: a copy of the key would add nothing.
         if out[key_end..] == out[key_start..key_end] {
             out.truncate(key_end);
         }
@@ -37,7 +37,7 @@ pub(super) fn write_keyed(
     Ok(hash)
 }
 
-/// Which half of a keyed record could not be encoded.
+/// The half of a keyed record that could not be encoded.
 pub(super) enum KeyedError {
     Key(CodecError),
     Value(CodecError),
@@ -52,7 +52,7 @@ fn put_given(key: &Bound<'_, PyAny>, classes: &mut SentClasses, out: &mut Vec<u8
     Ok(())
 }
 
-/// Fills in the length byte at this place, or makes room for more of them; returns where the key begins.
+/// Fills in the length byte at this place, or inserts more bytes for it. Returns the start of the key.
 #[inline]
 fn finish_length(out: &mut Vec<u8>, at: usize) -> usize {
     let len = out.len() - at - 1;

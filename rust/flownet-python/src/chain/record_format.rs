@@ -1,4 +1,4 @@
-//! Python objects as what records are to the operators of a chain.
+//! Record format of chains with Python objects as records.
 
 use flownet_core::CustomEvent;
 use flownet_rows::{CarriesRows, RowBatch, RowInput};
@@ -20,15 +20,15 @@ use crate::rows::PyRowBatch;
 /// The operators of one task.
 pub(crate) type PythonChain = operator::OperatorChain<PythonFormat>;
 
-/// What lies behind a stage, while the interpreter is attached.
+/// Downstream stages, while the interpreter is attached.
 pub(crate) type Collector<'a, 'py> = operator::Collector<'a, 'py, PythonFormat>;
 
-/// The interpreter, as one task has it.
+/// The interpreter, as seen by one task.
 pub(crate) struct PythonFormat {
     classes: KnownClasses,
-    /// Rows that are to become objects, in a task that they come to.
+    /// Rows that become objects, in a task that receives rows.
     arriving: Option<RowInput>,
-    /// Where its thread is listed. None: the thread is the caller's, who has the interpreter already.
+    /// The list that its thread is in. None if the thread is the caller's, which has the interpreter already.
     threads: Option<ThreadsOfTask>,
     is_open: bool,
 }
@@ -38,7 +38,7 @@ impl PythonFormat {
         Self { classes, arriving: None, threads, is_open: false }
     }
 
-    /// The same, in a task to which rows come in place of objects.
+    /// The format for a task that receives rows in place of objects.
     pub(super) fn with_rows(self, arriving: Option<RowInput>) -> Self {
         Self { arriving, ..self }
     }
@@ -157,7 +157,7 @@ impl RecordFormat for PythonFormat {
         })
     }
 
-    /// The classes that values may be of, each by its definition.
+    /// The classes of values, each by its definition.
     fn snapshot(&self, py: Python<'_>, info: &OperatorInfo) -> Result<Vec<Vec<u8>>, TaskError> {
         let kept = self.classes.kept_definitions(py, &info.operator);
         kept.map_err(|error| info.codec_failed(py, error, None))
@@ -173,7 +173,7 @@ impl RecordFormat for PythonFormat {
     }
 }
 
-/// Behind `to_rows`, in its task.
+/// Used downstream of `to_rows`, in the same task.
 impl CarriesRows for PythonFormat {
     fn into_batch(record: Bound<'_, PyAny>) -> Result<RowBatch, TaskError> {
         let batch = record.cast::<PyRowBatch>().map_err(|error| TaskError::Config(error.to_string()))?;
@@ -186,9 +186,9 @@ impl CarriesRows for PythonFormat {
     }
 }
 
-/// What users' functions return, on its way.
+/// Emits the values that users' functions return.
 pub(super) trait EmitEach<'py> {
-    /// Emits each item; `failed` tells of an iteration that raises.
+    /// Emits each item; `failed` converts an exception of the iteration.
     fn emit_each(&mut self, items: &Bound<'py, PyAny>, failed: impl Fn(PyErr) -> TaskError) -> Result<(), TaskError>;
 }
 
@@ -210,7 +210,8 @@ impl<'py> EmitEach<'py> for Collector<'_, 'py> {
     }
 }
 
-/// What a function returned, one by one. A text is no list of records, though Python would give its characters.
+/// Iterates over the records that a function returned. A string is not a list of records, although Python
+/// would iterate over its characters.
 fn records<'py>(returned: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
     let is_text = returned.is_exact_instance_of::<PyString>() || returned.is_exact_instance_of::<PyBytes>();
     if !is_text {

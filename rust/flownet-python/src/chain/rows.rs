@@ -1,12 +1,14 @@
-//! Rows of records: an array of numpy has as many as its first dimension, anything else is one.
+//! Counts the rows of records. A numpy array has as many rows as its first dimension is long; any other
+//! record is one row.
 //!
-//! Frames and tables of other libraries are one, too: they travel by pickle, and what they hold is theirs to know.
+//! Frames and tables of other libraries count as one, too: they travel by pickle, and only the library knows
+//! their content.
 
 use pyo3::prelude::*;
 
 use super::isolate::is_array;
 
-/// How many rows a record has; `None` for what is one row.
+/// Number of rows of a record; `None` for a record that is one row.
 #[inline]
 pub(super) fn rows(record: &Bound<'_, PyAny>) -> Option<u64> {
     // An array without dimensions has no length.

@@ -1,4 +1,4 @@
-//! Where records leave the task: encoded, addressed and given to an output.
+//! Encodes records that leave the task, chooses their subpartition and writes them to an output.
 
 use flownet_core::record::writer::Emit;
 use flownet_core::{CustomEvent, Target};
@@ -18,7 +18,7 @@ use crate::codec::{SentClasses, encode, parts};
 use crate::rows::PyRowBatch;
 use crate::shown;
 
-/// Kind of the events that define classes to whoever is behind an edge.
+/// Kind of the events that define classes for the receivers of an edge.
 pub(super) const CLASS_DEFINITION: u16 = 1;
 
 /// One edge out of the task.
@@ -29,24 +29,24 @@ pub(crate) struct PythonSerializer {
     classes: SentClasses,
     /// The operator whose records leave here.
     info: OperatorInfo,
-    /// Who the user's function is to errors: the operator and the method that the function was given to.
+    /// Identity of the user's function in errors: the operator and the method that received the function.
     selector: OperatorInfo,
-    /// The record being sent; kept, so that records cost no allocation.
+    /// The record that is being sent. The buffer is reused, so records cost no allocation.
     bytes: Vec<u8>,
-    /// Records are batches of rows, which leave as such.
+    /// Serializer for batches of rows, if the records are batches.
     rows: Option<RowsSerializer>,
 }
 
-/// Fewer are sent in less time than it takes to let go of the interpreter, and have it again.
+/// Sending fewer rows takes less time than releasing and reacquiring the interpreter.
 const FEW_ROWS: usize = 64;
 
-/// How records of an edge find their subpartition.
+/// Determines the subpartition of each record of an edge.
 pub(crate) enum Route {
-    /// The output's selector knows.
+    /// The output's selector chooses.
     Any,
-    /// By the key that this function finds in the record.
+    /// By the key that this function extracts from the record.
     Key(Py<PyAny>),
-    /// As this function says.
+    /// This function chooses.
     Custom {
         /// Called with the record and the number of subtasks.
         function: Py<PyAny>,
@@ -95,7 +95,7 @@ impl operator::OutputSerializer<PythonFormat> for PythonSerializer {
     }
 }
 
-/// Few rows are not worth letting go of the interpreter for, unless they have to wait.
+/// Sends rows. For few rows, keeps the interpreter unless sending has to wait.
 fn send_rows(
     exit: &mut RowsSerializer,
     batch: &RowBatch,
@@ -125,12 +125,12 @@ impl PythonSerializer {
         Self { output, route, classes, info, selector, bytes: Vec::new(), rows: None }
     }
 
-    /// The same for batches of rows.
+    /// The same edge for batches of rows.
     pub(super) fn of_rows(self) -> Self {
         Self { rows: Some(RowsSerializer::new(self.output, self.info.to_rows())), ..self }
     }
 
-    /// Tells everybody behind this edge of the classes that they have to know before the record.
+    /// Sends all receivers of this edge the definitions of new classes, ahead of the record that uses them.
     #[cold]
     fn tell_news(&mut self, py: Python<'_>, out: &mut Outputs) -> Result<(), TaskError> {
         for class in self.classes.take_news() {

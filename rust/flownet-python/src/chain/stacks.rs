@@ -1,13 +1,14 @@
 //! Reads the Python stacks of a task's threads, for flame graphs (`flownet_runtime::flame`).
 //!
-//! Called by the thread that samples one task. Each reading attaches for as long as it takes to go up one stack.
+//! The thread that samples a task calls this. Each reading attaches only for the walk up one stack.
 //!
 //! # Invariants
-//! - S1: while it may attach, the interpreter is there: it visits the list of threads beside the task that it reads, from a
-//!   moment at which that was listed, and who takes the interpreter down waits for both.
-//! - S2: it attaches only for a thread that is listed: a task without Python, or an event loop that is not there, costs nothing.
-//! - S3: to be let in amid a function, and not only between batches, it asks threads to change over sooner
-//!   ([`SwitchInterval`]); as it was before when the last of those who ask has gone.
+//! - S1: while the sampler may attach, the interpreter exists. The sampler registers as a visitor of the
+//!   thread list while the task that it reads is listed. Finalization of the interpreter waits for both.
+//! - S2: the sampler attaches only for a thread that is listed. A task without Python, or an event loop that
+//!   does not exist, costs nothing.
+//! - S3: to be admitted in the middle of a function, and not only between batches, the sampler asks threads
+//!   to switch sooner ([`SwitchInterval`]). The earlier interval returns after the last sampler has ended.
 
 use std::ffi::c_ulong;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use pyo3::types::PyDict;
 use super::attach::TaskThreads;
 use super::switch_interval::SwitchInterval;
 
-/// Those of one task.
+/// The stacks of one task.
 pub(super) struct TaskStacks {
     threads: Arc<TaskThreads>,
     task: u32,
@@ -43,12 +44,12 @@ impl Stacks for TaskStacks {
         if self.visit.is_none() {
             return Vec::new();
         }
-        // What cannot be read is no stack; the sample has its state all the same.
+        // An unreadable stack counts as empty; the sample still has its state.
         Python::attach(|py| stack(py, thread)).unwrap_or_default()
     }
 }
 
-/// A place in the list of threads, for one that only looks.
+/// Place of a visitor in the list of threads.
 struct Visit;
 
 impl Visit {
@@ -67,7 +68,7 @@ impl Drop for Visit {
     }
 }
 
-/// The functions that a thread is in, the innermost first.
+/// The active functions of a thread, innermost first.
 fn stack(py: Python<'_>, thread: c_ulong) -> PyResult<Vec<StackFrame>> {
     let frames = py.import(intern!(py, "sys"))?.call_method0(intern!(py, "_current_frames"))?;
     let innermost = frames.cast::<PyDict>().map_err(PyErr::from)?.get_item(thread)?;
@@ -88,7 +89,7 @@ fn frame_of(py: Python<'_>, frame: &Bound<'_, PyAny>) -> PyResult<StackFrame> {
     let code = frame.getattr(intern!(py, "f_code"))?;
     let (name, file) = (code.getattr(intern!(py, "co_qualname"))?, code.getattr(intern!(py, "co_filename"))?);
     let begins = code.getattr(intern!(py, "co_firstlineno"))?.extract().unwrap_or(0);
-    // None at an instruction that is of no line.
+    // None at an instruction that belongs to no line.
     let line = frame.getattr(intern!(py, "f_lineno"))?.extract().unwrap_or(begins);
     Ok(StackFrame::new(&name.str()?.to_string_lossy(), &file.str()?.to_string_lossy(), begins, line))
 }

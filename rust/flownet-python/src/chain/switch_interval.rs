@@ -1,43 +1,46 @@
-//! How long a thread keeps the interpreter that another one waits for: `sys.setswitchinterval`, of the whole process.
+//! Adjusts `sys.setswitchinterval`: how long a thread of the process holds the interpreter while another one
+//! waits for it.
 //!
-//! Short while a task is sampled, longer where many tasks share the interpreter, and otherwise the program's own. Changed by
-//! task threads as they begin and end, and by those that sample them (`stacks.rs`).
+//! The interval is short while a task is sampled, and longer if many tasks share the interpreter. Otherwise
+//! it is the program's own. Task threads change it as they begin and end, and so do threads that sample them
+//! (`stacks.rs`).
 //!
-//! Who waits for the interpreter wakes up once an interval to ask its holder to hurry: where hundreds do so every 5 ms, they
-//! take most of a processor from the one that works. Tasks let the interpreter go behind each batch anyway.
+//! A thread that waits for the interpreter wakes up once an interval to ask the holder to release it. If
+//! hundreds of threads do so every 5 ms, they take most of a processor from the one that works. Tasks release
+//! the interpreter after each batch anyway.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 
-/// Why it is not the program's own, and which that is.
+/// Reasons for another interval than the program's own, and the program's own.
 pub(super) struct SwitchInterval {
     sampled_by: u32,
     task_threads: u32,
-    /// What the program has set, or began with.
+    /// The interval that the program has set, or began with.
     own: f64,
-    /// What was set here. None: it is the program's own.
+    /// The interval that was set here. None: it is the program's own.
     ours: Option<f64>,
 }
 
 impl SwitchInterval {
-    /// Short, from now on, for one more who samples.
+    /// Counts one more sampler, which shortens the interval.
     pub(super) fn begin_sampling(py: Python<'_>) {
         Self::change(py, |shared| shared.sampled_by += 1);
     }
 
-    /// Takes that back.
+    /// Undoes [`begin_sampling`](Self::begin_sampling).
     pub(super) fn end_sampling(py: Python<'_>) {
         Self::change(py, |shared| shared.sampled_by = shared.sampled_by.saturating_sub(1));
     }
 
-    /// One more thread runs users' functions.
+    /// Counts one more thread that runs users' functions.
     pub(super) fn enter(py: Python<'_>) {
         Self::change(py, |shared| shared.task_threads += 1);
     }
 
-    /// Takes that back.
+    /// Undoes [`enter`](Self::enter).
     pub(super) fn leave(py: Python<'_>) {
         Self::change(py, |shared| shared.task_threads = shared.task_threads.saturating_sub(1));
     }
@@ -52,7 +55,7 @@ impl SwitchInterval {
         if !is_other {
             return;
         }
-        // None of these calls lets the interpreter go, so nobody changes it in between.
+        // None of these calls releases the interpreter, so no other thread changes the interval in between.
         let Ok(now) = interval(py) else { return };
         let wanted = Self::lock().wanted(now);
         if differ(wanted, now) {
@@ -60,7 +63,7 @@ impl SwitchInterval {
         }
     }
 
-    /// What it depends on, beside the program's own.
+    /// Reasons for the interval, apart from the program's own.
     fn reason(&self) -> (bool, u32) {
         (self.sampled_by > 0, self.times())
     }
@@ -69,9 +72,9 @@ impl SwitchInterval {
         (self.task_threads / MANY_THREADS).max(1)
     }
 
-    /// What it should be, where it is `now`.
+    /// The interval to set, if it is `now`.
     fn wanted(&mut self, now: f64) -> f64 {
-        // Somebody else has set it since: that is the program's own from now on.
+        // Other code has set it since: that is the program's own from now on.
         if self.ours.is_none_or(|ours| differ(ours, now)) {
             self.own = now;
         }
@@ -93,7 +96,7 @@ impl SwitchInterval {
     }
 }
 
-/// The interpreter keeps whole microseconds.
+/// The interpreter stores whole microseconds.
 fn differ(one: f64, other: f64) -> bool {
     (one - other).abs() > 1e-6
 }
@@ -104,26 +107,26 @@ fn interval(py: Python<'_>) -> PyResult<f64> {
 
 fn set_interval(py: Python<'_>, seconds: f64) {
     let set = || py.import(intern!(py, "sys"))?.call_method1(intern!(py, "setswitchinterval"), (seconds,));
-    // The numbers are within its bounds; a program that has replaced it has its own.
+    // The numbers are within bounds. A program that has replaced the function has its own rules.
     let _ = set();
 }
 
-/// So soon threads change over while one is sampled, where the interpreter begins with 5 ms. It decides what is found: at
-/// 100 µs a function that took 9 % of the time between two sleeps was in 1 % of the samples.
+/// Interval while a task is sampled; the interpreter begins with 5 ms. It decides which functions samples
+/// show: at 100 µs a function that took 9 % of the time between two sleeps was in 1 % of the samples.
 const SHORT_SECONDS: f64 = 0.000_01;
 
-/// So many threads wait for the interpreter once an interval, and twice as many once in two. 300 subtasks of three tasks
-/// each: 46 s of a processor at 5 ms, 15 s at 100 ms.
+/// This many threads wait for the interpreter once an interval, and twice as many once in two. With 300
+/// subtasks of three tasks each, waiting took 46 s of a processor at 5 ms, and 15 s at 100 ms.
 const MANY_THREADS: u32 = 64;
 
-/// And no longer than this, for what else runs in the process.
+/// Longest interval, for the sake of other code in the process.
 const LONG_SECONDS: f64 = 0.1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What it is at after each look, where the program began with 5 ms.
+    /// The interval after each change, if the program began with 5 ms.
     fn after(shared: &mut SwitchInterval, now: f64, change: impl FnOnce(&mut SwitchInterval)) -> f64 {
         change(shared);
         (shared.wanted(now) * 1e6).round() / 1e6

@@ -1,4 +1,4 @@
-//! What users' functions are handed to count with: the members that `flownet.api.metrics` promises.
+//! Metric objects for users' functions, with the members that `flownet.api.metrics` promises.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What an object is, as far as owning it goes.
+//! Classifies objects for isolation.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple, PyType,
 };
 
-/// How an object is looked into, and copied.
+/// How an object is inspected and copied.
 #[derive(Clone)]
 pub(super) enum Kind {
-    /// Cannot be changed, nor can any part of it.
+    /// Immutable, as are all of its parts.
     Atom,
     /// A tuple, named or not.
     Tuple,
@@ -23,28 +23,28 @@ pub(super) enum Kind {
     Set,
     Dict,
     ByteArray,
-    /// Of numpy.
+    /// An array of numpy.
     Array,
-    /// A subclass of `dict`: looked into as such, copied by its own ways.
+    /// A subclass of `dict`: inspected as a `dict`, copied by its own methods.
     Mapping,
-    /// A subclass of another container: the same.
+    /// A subclass of another container: inspected as the container, copied by its own methods.
     Iterable,
-    /// Cannot be changed, but its parts might be: a frozen dataclass.
+    /// Immutable, but its parts might be mutable: a frozen dataclass.
     Frozen(Fields),
-    /// Can be changed; these are all of its parts.
+    /// Mutable; these are all of its parts.
     Fields(Fields),
     /// Its parts are in its `__dict__`.
     Instance,
-    /// Not to be looked into.
+    /// Not inspected.
     Opaque,
 }
 
 type Fields = Arc<[Py<PyString>]>;
 
-/// Whether the type alone says that the object cannot be changed.
+/// Returns true if the type alone shows that the object is immutable.
 #[inline]
 pub(super) fn is_atom(object: &Bound<'_, PyAny>) -> bool {
-    // By how often they are met.
+    // Ordered by frequency.
     object.is_exact_instance_of::<PyString>()
         || object.is_exact_instance_of::<PyInt>()
         || object.is_exact_instance_of::<PyFloat>()
@@ -53,7 +53,7 @@ pub(super) fn is_atom(object: &Bound<'_, PyAny>) -> bool {
         || object.is_exact_instance_of::<PyBytes>()
 }
 
-/// What an object that is no obvious atom is.
+/// Classifies an object that is no obvious atom.
 pub(super) fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<Kind> {
     let (py, its_type) = (object.py(), object.get_type_ptr());
     if its_type == PyTuple::type_object_raw(py) {
@@ -73,7 +73,8 @@ pub(super) fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<Kind> {
     }
 }
 
-/// What is known of types that are not built in: found out once for each by each thread, which costs no lock.
+/// Classification of types that are not built in. Each thread finds it once for each type, which needs no
+/// lock.
 fn known(object: &Bound<'_, PyAny>) -> PyResult<Kind> {
     thread_local! {
         static KNOWN: RefCell<HashMap<usize, (Py<PyType>, Kind)>> = RefCell::default();
@@ -85,7 +86,7 @@ fn known(object: &Bound<'_, PyAny>) -> PyResult<Kind> {
     }
     let object_type = object.get_type();
     let kind = find_out(&object_type)?;
-    // The type is kept with it: another one may otherwise come to lie where it was.
+    // Stored with the type itself: otherwise another type might be allocated at the same address.
     KNOWN.with_borrow_mut(|known| known.insert(key, (object_type.unbind(), kind.clone())));
     Ok(kind)
 }

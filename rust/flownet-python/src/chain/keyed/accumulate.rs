@@ -1,4 +1,4 @@
-//! Folds of Python values: what is done with records, apart from what their results look like.
+//! Folds of Python values: how records change a value, independent of the shape of results.
 
 use flownet_runtime::operator::{Fold, InspectedState, KeyedRecord, StateKind};
 use flownet_runtime::snapshot::{Input, RestoredState, Snapshot};
@@ -11,21 +11,22 @@ use super::KeyedBase;
 use super::results::Results;
 use crate::chain::record_format::{Collector, PythonFormat};
 
-/// One value from many records of a key.
+/// Folds many records of a key into one value.
 pub(in crate::chain) trait Accumulate: Send {
-    /// What is kept; its default stands before the first record.
+    /// The stored value. Its default is the value before the first record.
     type Value: Default + Send;
 
-    /// What it works on.
+    /// Kind of work that the fold does.
     const WORK: Work = Work::Python;
 
-    /// Takes a record without the interpreter, if this record allows it; false leaves `value` as it was.
+    /// Adds a record without the interpreter, if possible. Returns false, with `value` unchanged, if it is
+    /// not.
     fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Self::Value) -> bool {
         let _ = (record, value);
         false
     }
 
-    /// Takes a record that was not absorbed.
+    /// Adds a record that was not absorbed.
     fn add(
         &self,
         py: Python<'_>,
@@ -34,7 +35,7 @@ pub(in crate::chain) trait Accumulate: Send {
         value: &mut Self::Value,
     ) -> Result<(), TaskError>;
 
-    /// Adds what became of later records.
+    /// Merges the value of later records.
     fn merge(
         &self,
         py: Python<'_>,
@@ -43,19 +44,19 @@ pub(in crate::chain) trait Accumulate: Send {
         later: &Self::Value,
     ) -> Result<(), TaskError>;
 
-    /// Takes the earliest of what was merged out again, as [`Fold::take_out`] says.
+    /// Removes the earliest of the merged values, see [`Fold::take_out`].
     fn take_out(&self, value: &mut Self::Value, earliest: &Self::Value) -> bool {
         let _ = (value, earliest);
         false
     }
 
-    /// What a value is to the windows that it is part of.
+    /// Role of a value in the windows that it is part of.
     fn part(&self, value: &Self::Value) -> SliceRole {
         let _ = value;
         SliceRole::Shared
     }
 
-    /// Looks at values that are written next: [`Fold::look_at`].
+    /// Observes the values that are written next, see [`Fold::look_at`].
     fn look_at<'v>(&self, py: Python<'_>, values: impl Iterator<Item = &'v Self::Value> + Clone)
     where
         Self::Value: 'v,
@@ -63,7 +64,7 @@ pub(in crate::chain) trait Accumulate: Send {
         let _ = (py, values);
     }
 
-    /// Writes a value out: [`Fold::write`].
+    /// Encodes a value, see [`Fold::write`].
     fn write(
         &self,
         py: Python<'_>,
@@ -73,18 +74,18 @@ pub(in crate::chain) trait Accumulate: Send {
         out: &mut Vec<u8>,
     ) -> Result<(), TaskError>;
 
-    /// Reads it back.
+    /// Decodes a value that `write` wrote.
     fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Self::Value, TaskError>;
 
-    /// Goes past a value, as [`Fold::pass`] does.
+    /// Skips a value, see [`Fold::pass`].
     fn pass(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<(), TaskError> {
         self.read(py, base, input).map(drop)
     }
 
-    /// Whether records were added: [`Fold::has_records`].
+    /// Returns true if records were added, see [`Fold::has_records`].
     fn has_records(&self, value: &Self::Value) -> bool;
 
-    /// The result so far; none where there is nothing to tell.
+    /// The current result; none if there is nothing to emit.
     fn result<'py>(
         &self,
         py: Python<'py>,
@@ -93,7 +94,7 @@ pub(in crate::chain) trait Accumulate: Send {
     ) -> Result<Option<Bound<'py, PyAny>>, TaskError>;
 }
 
-/// A fold with results of a certain look.
+/// A fold, and the shape of its results.
 pub(in crate::chain) struct FoldWithResults<A> {
     base: KeyedBase,
     accumulate: A,
@@ -237,5 +238,5 @@ impl<A: Accumulate> Fold<PythonFormat> for FoldWithResults<A> {
     }
 }
 
-/// What a fold's values are called in errors.
+/// Name of a fold's values in errors.
 pub(super) const VALUE: &str = "value";

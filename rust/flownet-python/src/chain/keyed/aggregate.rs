@@ -11,7 +11,7 @@ use super::accumulate::{Accumulate, VALUE};
 use super::number::Value;
 use super::{FieldOf, KeyedBase};
 
-/// Which aggregate.
+/// Kind of aggregate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::chain) enum Aggregation {
     Sum,
@@ -19,7 +19,7 @@ pub(in crate::chain) enum Aggregation {
     Max,
 }
 
-/// How values are found in records and folded.
+/// Finds values in records and folds them.
 pub(in crate::chain) struct Aggregate {
     fold: Aggregation,
     field: FieldOf,

@@ -1,4 +1,4 @@
-//! What users' functions say of windows: the gaps of sessions, and triggers of their own.
+//! Calls users' functions for windows: gaps of sessions, and custom triggers.
 
 use flownet_runtime::operator::{Calls, InspectedState, KeyedRecord, StateKind, TriggerCall, TriggeredWindow};
 use flownet_runtime::snapshot::Input;
@@ -16,7 +16,7 @@ use crate::chain::call::call1;
 use crate::chain::context::{PyTriggerContext, window_object};
 use crate::chain::record_format::{Collector, PythonFormat};
 
-/// The functions, where there are any.
+/// The functions, if there are any.
 pub(in crate::chain) struct WindowCalls {
     base: KeyedBase,
     gap: Option<Py<PyAny>>,

@@ -1,4 +1,5 @@
-//! All records of a window, for a user's function: kept as bytes until then, a fraction of the memory of objects.
+//! Collects all records of a window for a user's function. Until then they are bytes, which take a fraction
+//! of the memory of objects.
 
 use flownet_runtime::operator::{Fold, InspectedState, KeyedRecord, StateKind};
 use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_block, put_signed};
@@ -15,17 +16,17 @@ use super::results::Results;
 use crate::chain::record_format::{Collector, PythonFormat};
 use crate::codec::Decoder;
 
-/// A user's function once for each key and window.
+/// Calls a user's function once for each key and window.
 pub(in crate::chain) struct Collect {
     base: KeyedBase,
     results: Results,
     evictor: Option<Evictor>,
 }
 
-/// Takes records out of a window.
+/// Removes records from a window.
 pub(in crate::chain) struct Evictor {
     evictor: Py<PyAny>,
-    /// Once the function has seen them, and not before.
+    /// True if it runs after the function, false if before.
     after: bool,
 }
 
@@ -39,11 +40,11 @@ impl Evictor {
 /// The records of a window.
 #[derive(Default)]
 pub(in crate::chain) struct Records {
-    /// Their encodings, one behind the other.
+    /// Their encodings, one after the other.
     bytes: Vec<u8>,
-    /// With an evictor: when each is, and where it ends.
+    /// With an evictor: the time of each record, and the end of its encoding.
     places: Vec<(i64, usize)>,
-    /// What the user's function keeps for the window.
+    /// State of the user's function for the window.
     state: Option<Py<PyDict>>,
 }
 
@@ -62,7 +63,7 @@ impl Collect {
         Ok(values)
     }
 
-    /// Asks the evictor which records stay, and forgets the others.
+    /// Asks the evictor which records to retain, and drops the others.
     fn evict<'py>(
         &self,
         window: Window,
@@ -142,7 +143,7 @@ impl Fold<PythonFormat> for Collect {
             return self.results.process(&self.base, (window, key), values, Some(&mut records.state), collector);
         }
         self.results.process(&self.base, (window, key), values, Some(&mut records.state), collector)?;
-        // The function may have changed those it was given.
+        // The function may have changed the objects that it received, so decode them again.
         let values = self.decode_all(collector.token, &records.bytes)?;
         self.evict(window, records, values).map(drop)
     }
@@ -240,7 +241,7 @@ impl Fold<PythonFormat> for Collect {
     }
 }
 
-/// The bytes of records that were written, with the time of each and where it ends.
+/// Reads the bytes of written records. Calls `each` with the time of each record and the end of its bytes.
 fn read_records<'a>(input: &mut Input<'a>, mut each: impl FnMut(i64, usize)) -> Result<&'a [u8], TaskError> {
     let (bytes, mut last) = (input.block()?, 0);
     for _ in 0..input.varint()? {

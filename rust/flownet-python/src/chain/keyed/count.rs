@@ -1,4 +1,4 @@
-//! `count`: never builds an object of a record.
+//! `count`: counts records without building an object.
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;

@@ -11,13 +11,13 @@ use super::accumulate::{Accumulate, VALUE};
 use super::number::Value;
 use super::{Aggregation, FieldOf, KeyedBase};
 
-/// Keeps one whole record.
+/// Stores one whole record.
 pub(in crate::chain) struct Extreme {
     fold: Aggregation,
     field: FieldOf,
 }
 
-/// The record so far, as bytes, and its value.
+/// The best record so far, as bytes, and its value.
 pub(in crate::chain) type ExtremeRecord = Option<(Value, Vec<u8>)>;
 
 impl Extreme {
@@ -76,7 +76,8 @@ impl Accumulate for Extreme {
     }
 
     fn part(&self, best: &ExtremeRecord) -> SliceRole {
-        // The record goes out as an object of its own; its measure stays here.
+        // The record leaves as an object of its own, and its value stays here. So a value that is an object
+        // is not shared.
         match best.as_ref().map_or(SliceRole::Exact, |(value, _)| value.part(self.fold)) {
             SliceRole::Shared => SliceRole::Fixed,
             part => part,

@@ -1,4 +1,4 @@
-//! Values of keys on their way into a snapshot and back.
+//! Encodes values of keys for snapshots, and decodes them.
 
 use flownet_runtime::TaskError;
 use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_block, put_signed};
@@ -11,7 +11,7 @@ use super::number::Value;
 use crate::chain::failure::{CODEC_ERROR, OperatorInfo, short_repr};
 use crate::codec::{SentClasses, encode, look_at};
 
-/// What it takes to encode what is kept. The classes that values are of go into the snapshot, so nobody is told of them.
+/// Encoder of stored values. The snapshot contains the classes of the values, so no definitions are sent.
 pub(in crate::chain) struct KeptValues {
     classes: SentClasses,
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl KeptValues {
 }
 
 impl KeyedBase {
-    /// Appends a value of a key. `key` decodes to it.
+    /// Appends a value of a key. `key` decodes to the key.
     pub(super) fn put(
         &self,
         py: Python<'_>,
@@ -61,7 +61,7 @@ impl KeyedBase {
         })
     }
 
-    /// Reads back what [`put`](Self::put) wrote.
+    /// Decodes a value that [`put`](Self::put) wrote.
     pub(super) fn take<'py>(&self, py: Python<'py>, input: &mut Input<'_>) -> Result<Bound<'py, PyAny>, TaskError> {
         self.decode(py, input.block()?)
     }
@@ -71,7 +71,7 @@ impl KeyedBase {
         value.cast_into::<PyDict>().map(Bound::unbind).map_err(|_| input.broken("a value where a dict is expected"))
     }
 
-    /// One that may not be there.
+    /// Appends an optional value.
     pub(super) fn put_option(
         &self,
         py: Python<'_>,
@@ -107,7 +107,8 @@ impl KeyedBase {
         }
     }
 
-    /// A value under aggregation, if there is one: `00`, `01` and a signed, `02` and 8 bytes of a float, `03` and a value.
+    /// Appends an optional value under aggregation: `00`, `01` and a signed, `02` and 8 bytes of a float,
+    /// `03` and a value.
     pub(super) fn put_number(
         &self,
         py: Python<'_>,
@@ -137,7 +138,7 @@ impl KeyedBase {
         take_number(input, |input| self.take(py, input))
     }
 
-    /// Adds the mapping of each key. `header` is of all of them.
+    /// Adds the mapping of each key. `header` applies to all of them.
     pub(super) fn add_mappings(
         &self,
         py: Python<'_>,
@@ -152,7 +153,7 @@ impl KeyedBase {
         to.add_keyed(name, header, state, write)
     }
 
-    /// Puts mappings back.
+    /// Restores mappings.
     pub(super) fn read_mappings(
         &self,
         py: Python<'_>,
@@ -164,11 +165,11 @@ impl KeyedBase {
     }
 }
 
-/// The mappings of keys, to those who write and read them.
+/// The mappings of keys, for code that writes and reads them.
 pub(super) struct Mappings<'a, 'py> {
     pub(super) base: &'a KeyedBase,
     pub(super) py: Python<'py>,
-    /// What the state is called.
+    /// Name of the state.
     pub(super) name: &'static str,
 }
 
@@ -194,7 +195,7 @@ impl Values<Py<PyDict>> for Mappings<'_, '_> {
     }
 }
 
-/// Goes past what [`KeyedBase::put_option`] wrote.
+/// Skips a value that [`KeyedBase::put_option`] wrote.
 pub(super) fn pass_option(input: &mut Input<'_>) -> Result<(), TaskError> {
     match input.byte()? {
         0 => Ok(()),
@@ -203,10 +204,11 @@ pub(super) fn pass_option(input: &mut Input<'_>) -> Result<(), TaskError> {
     }
 }
 
-/// A dict with few entries, beside these.
+/// Size of a dict with few entries, without the entries.
 const DICT_BYTES: usize = 280;
 
-/// Reads back what [`KeyedBase::put_number`] wrote, as Python sees it; `object` reads the value of another kind.
+/// Decodes a value that [`KeyedBase::put_number`] wrote, as a Python object. `object` reads a value of
+/// another kind.
 pub(crate) fn take_number_object<'a, 'py, E: From<TaskError>>(
     py: Python<'py>,
     input: &mut Input<'a>,

@@ -12,10 +12,10 @@ use super::accumulate::{Accumulate, VALUE};
 use super::number::Value;
 use super::{Aggregation, FieldOf, KeyedBase};
 
-/// The sum over the number.
+/// The sum divided by the number of values.
 pub(in crate::chain) struct Mean(pub(in crate::chain) FieldOf);
 
-/// What a mean is made of.
+/// Parts of a mean.
 #[derive(Default)]
 pub(in crate::chain) struct Parts {
     sum: Option<Value>,

@@ -1,8 +1,8 @@
-//! Operators behind a keyed edge: what users' functions make of records, windows and timers. The machines are in
-//! flownet-runtime; here is what is Python about them.
+//! Operators downstream of a keyed edge. They call users' functions for records, windows and timers. The
+//! operators themselves are in flownet-runtime; these modules contain their Python parts.
 //!
-//! State is indexed by the key's canonical bytes; where a key was given in another form, the state keeps the form of the
-//! key's first record, as a `dict` keeps the key it was first given.
+//! The canonical bytes of a key are the index of its state. If a key arrives in several forms, the state
+//! stores the form of the key's first record, as a `dict` does.
 
 mod accumulate;
 mod aggregate;
@@ -46,13 +46,13 @@ use super::isolate::{is_immutable, isolate};
 use crate::codec::{self, KnownClasses, Number, item_bytes, number};
 use number::Value;
 
-/// What every keyed operator needs to turn bytes into objects and to say who it is.
+/// Converts bytes to objects and identifies the operator, for every keyed operator.
 pub(super) struct KeyedBase {
     pub(super) info: OperatorInfo,
     pub(super) classes: KnownClasses,
-    /// Objects are handed on as they are, whoever else has them.
+    /// True if objects are passed on as they are, even if other code refers to them.
     pub(super) object_reuse: bool,
-    /// For what is kept in a snapshot.
+    /// Encoder of values for snapshots.
     pub(super) kept: RefCell<KeptValues>,
 }
 
@@ -61,13 +61,13 @@ impl KeyedBase {
         codec::decode(py, bytes, &self.classes).map_err(|error| self.info.codec_failed(py, error, None))
     }
 
-    /// The user's code failed at a record.
+    /// Error of the user's code at a record.
     #[cold]
     fn failed(&self, py: Python<'_>, error: &PyErr, record: &KeyedRecord<'_>) -> TaskError {
         self.info.failed(py, error, self.decode(py, record.value()).ok().as_ref())
     }
 
-    /// The error of a record that has no timestamp, where one is needed.
+    /// Error of a record without a timestamp where one is needed.
     #[cold]
     fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
         let message = "a window of event time got a record without a timestamp: call \
@@ -75,14 +75,14 @@ impl KeyedBase {
         self.info.refused("ValueError", message.to_owned(), self.decode(py, record.value()).ok().as_ref())
     }
 
-    /// What state is indexed by: the canonical bytes of a key, and their hash.
+    /// Index of state: the canonical bytes of a key, and their hash.
     fn index(&self, key: &Bound<'_, PyAny>) -> Result<(Vec<u8>, u32), TaskError> {
         let bytes = codec::canonical_key(key).map_err(|error| self.info.codec_failed(key.py(), error, Some(key)))?;
         let hash = hash_key(&bytes);
         Ok((bytes, hash))
     }
 
-    /// An object that the caller may change and keep.
+    /// Returns an object that the caller may change and store.
     fn own<'py>(&self, py: Python<'py>, object: Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, TaskError> {
         if self.object_reuse || is_immutable(&object) {
             return Ok(object);
@@ -91,7 +91,7 @@ impl KeyedBase {
     }
 }
 
-/// How a value is found in a record.
+/// Finds a value in a record.
 pub(super) struct FieldOf {
     /// Index or key; `None` takes the record itself.
     field: Option<Py<PyAny>>,

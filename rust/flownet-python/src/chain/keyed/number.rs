@@ -1,7 +1,7 @@
-//! Values under aggregation: plain numbers as Rust holds them, anything else as the Python object.
+//! Values under aggregation: plain numbers in Rust's types, all others as Python objects.
 //!
-//! Numbers follow Python's rules: `int + float` is a `float`, `bool` counts as `int` in sums, and an `int` that outgrows
-//! 64 bits goes on as a Python object.
+//! Numbers follow Python's rules: `int + float` is a `float`, and `bool` counts as `int` in sums. An `int`
+//! that exceeds 64 bits becomes a Python object.
 
 use std::cmp::Ordering;
 
@@ -20,7 +20,7 @@ pub(in crate::chain) enum Value {
 }
 
 impl Value {
-    /// Takes an object as the plain number it is, if it is one.
+    /// Converts an object to a plain number, if it is one.
     pub(super) fn of(object: &Bound<'_, PyAny>) -> Self {
         if object.is_exact_instance_of::<PyInt>()
             && let Ok(int) = object.extract()
@@ -33,7 +33,7 @@ impl Value {
         Self::Object(object.clone().unbind())
     }
 
-    /// The number as Python sees it.
+    /// The value as a Python object.
     pub(super) fn to_object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match self {
             Self::Int(int) => PyInt::new(py, *int).into_any(),
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// Another handle on the same value.
+    /// Another reference to the same value.
     pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
             Self::Int(int) => Self::Int(*int),
@@ -51,7 +51,7 @@ impl Value {
         }
     }
 
-    /// Folds `next` into what is held, if anything is.
+    /// Folds `next` into the held value, if there is one.
     pub(super) fn fold(py: Python<'_>, fold: Aggregation, held: &mut Option<Self>, next: Self) -> PyResult<()> {
         match held {
             Some(so_far) => {
@@ -68,8 +68,8 @@ impl Value {
         }
     }
 
-    /// What it is to the windows that it is part of: sums of floats depend on the order, and a NaN is neither less nor greater
-    /// than anything.
+    /// Role of the value in the windows that it is part of. Sums of floats depend on the order, and a NaN is
+    /// neither less nor greater than any value.
     pub(super) fn part(&self, fold: Aggregation) -> SliceRole {
         match self {
             Self::Int(_) => SliceRole::Exact,
@@ -79,8 +79,8 @@ impl Value {
         }
     }
 
-    /// Takes the earliest of the values that were folded out again; false leaves it to who knows the others. All of them are
-    /// [exact](Part::Exact).
+    /// Removes the earliest of the folded values. Returns false if that needs the other values, which the
+    /// caller knows. All of them are [exact](SliceRole::Exact).
     pub(super) fn take_out(&mut self, fold: Aggregation, earliest: &Self) -> bool {
         match (fold, &*self, earliest) {
             (Aggregation::Sum, Self::Int(sum), Self::Int(earliest)) => {
@@ -89,7 +89,7 @@ impl Value {
                 true
             }
             (Aggregation::Sum, ..) => false,
-            // Who is beyond the earliest is somebody else, and beyond all others.
+            // A value beyond the earliest is another one, and beyond all others. So it remains the result.
             (Aggregation::Min, Self::Int(least), Self::Int(earliest)) => least < earliest,
             (Aggregation::Max, Self::Int(most), Self::Int(earliest)) => most > earliest,
             (Aggregation::Min, Self::Float(least), Self::Float(earliest)) => least < earliest,
@@ -98,7 +98,7 @@ impl Value {
         }
     }
 
-    /// Whether it takes the place of `other` as the least, or as the greatest.
+    /// Returns true if it replaces `other` as the least, or as the greatest.
     pub(super) fn is_beyond(&self, py: Python<'_>, fold: Aggregation, other: &Self) -> PyResult<bool> {
         let wanted = if fold == Aggregation::Min { Ordering::Less } else { Ordering::Greater };
         match (self, other) {
@@ -109,7 +109,7 @@ impl Value {
         }
     }
 
-    /// Folds in `next` if both are plain numbers and the result is one; false leaves it to Python.
+    /// Folds in `next` if both are plain numbers and so is the result. Returns false if Python has to do it.
     #[inline]
     pub(super) fn fold_native(&mut self, fold: Aggregation, next: &Self) -> bool {
         match fold {
@@ -147,11 +147,11 @@ impl Value {
         is_native
     }
 
-    /// Mixed kinds are left to Python, which compares them exactly.
+    /// Returns false for mixed kinds, which Python compares exactly.
     fn replace_native(&mut self, next: &Self, wanted: Ordering) -> bool {
         let order = match (&*self, next) {
             (Self::Int(so_far), Self::Int(next)) => Some(next.cmp(so_far)),
-            // Comparing with a NaN is false, in Python as here: the value so far stays.
+            // A comparison with a NaN is false, in Python as here: the value so far stays.
             (Self::Float(so_far), Self::Float(next)) => next.partial_cmp(so_far),
             _ => return false,
         };

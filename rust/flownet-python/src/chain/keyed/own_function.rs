@@ -14,7 +14,7 @@ use crate::codec::look_at;
 /// The user's function, or one of flownet's.
 pub(in crate::chain) struct OwnFunction {
     function: Py<PyAny>,
-    /// Whether it is also given the time of each record, as flownet's own may ask for.
+    /// True if it also receives the time of each record, as flownet's own functions may require.
     takes_time: bool,
 }
 
@@ -42,7 +42,7 @@ impl OwnFunction {
 }
 
 impl Accumulate for OwnFunction {
-    /// None before the first.
+    /// None before the first record.
     type Value = Option<Py<PyAny>>;
 
     fn add(

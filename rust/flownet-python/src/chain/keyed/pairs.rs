@@ -1,4 +1,4 @@
-//! Joins: a user's function of two records that meet, or the two of them.
+//! Joins: emits each pair of matching records, or the result of a user's function of them.
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{BothSides, Fold, KeyedRecord, Pairing};
@@ -12,10 +12,10 @@ use crate::chain::call::call2;
 use crate::chain::record_format::{Collector, PythonFormat};
 use crate::codec::Decoder;
 
-/// What becomes of two records that meet.
+/// Result of two records that match.
 pub(in crate::chain) struct Pairs {
     base: KeyedBase,
-    /// None: a tuple of them.
+    /// None: the result is a tuple of both.
     function: Option<Py<PyAny>>,
 }
 
@@ -39,7 +39,8 @@ impl Pairs {
         let (function, given) = (function.bind(py), "a record of each stream");
         let result = call2(function, &left, &right)
             .map_err(|error| self.base.info.call_failed(py, &error, function, given, Some(&left)))?;
-        // Whoever gets the result may find that nobody else has it.
+        // Drop our references first. Then the receiver may hold the only reference to the result, and need
+        // not copy it.
         drop((left, right));
         collector.emit(result)
     }
@@ -124,7 +125,7 @@ impl Fold<PythonFormat> for Pairs {
         !records.is_empty()
     }
 
-    /// Each of one with each of the other.
+    /// Emits each record of one side with each record of the other.
     fn emit(
         &mut self,
         _: Window,

@@ -1,4 +1,4 @@
-//! `process` by key: a user's function with state and timers for each key, over one input or two.
+//! `process` by key: calls a user's function with state and timers for each key, over one input or two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,18 +30,18 @@ pub(in crate::chain) struct Process {
     function: Py<PyAny>,
     inputs: ProcessInputs,
     state: LargeState<Py<PyDict>>,
-    /// By the wall clock, and by event time.
+    /// Timers by the wall clock, and by event time.
     timers: [KeptTimers; 2],
     /// Keys with state that expires, by the wall clock and by event time.
     expiries: [KeptTimers; 2],
     time: EventTime,
     metrics: Option<Arc<TaskMetrics>>,
     bound: Option<BoundMethods>,
-    /// Of which kind its typed states are, by their names.
+    /// Kinds of its typed states, by their names.
     kinds: BTreeMap<String, String>,
 }
 
-/// What `open` looks up once for all records.
+/// Methods that `open` looks up once for all records.
 struct BoundMethods {
     process: Vec<Py<PyAny>>,
     on_timer: Py<PyAny>,
@@ -53,7 +53,7 @@ const PROCESSING: usize = 0;
 const EVENT: usize = 1;
 
 impl Process {
-    /// For the keys of these groups.
+    /// An operator for the keys of these groups.
     pub(in crate::chain) fn new(
         base: KeyedBase,
         function: Py<PyAny>,
@@ -84,7 +84,8 @@ impl Process {
         Ok(method.clone_ref(py))
     }
 
-    /// Puts the context on a key: its mapping is the one held, or a new one that is kept if something is put into it.
+    /// Sets the context to a key. Its mapping is the stored one, or a new one, which is stored if it gets
+    /// entries.
     fn enter_key<'py>(
         &mut self,
         py: Python<'py>,
@@ -101,7 +102,7 @@ impl Process {
         Ok(context)
     }
 
-    /// Emits what the function returned, then keeps what it did to state and timers.
+    /// Emits the records that the function returned, then stores its changes of state and timers.
     fn leave_key<'py>(
         &mut self,
         owner: impl Fn() -> TimerKey,
@@ -136,7 +137,7 @@ impl Process {
         self.timers.iter_mut().chain(&mut self.expiries).try_for_each(KeptTimers::make_room)
     }
 
-    /// Keeps a key's mapping, if there is something in it.
+    /// Stores a key's mapping, if it has entries.
     fn keep(
         &mut self,
         py: Python<'_>,
@@ -179,7 +180,7 @@ impl Process {
     ) -> Result<(), TaskError> {
         collector.cancel().check()?;
         let py = collector.token;
-        // What a timer of event time emits is of its time.
+        // Records that a timer of event time emits have its time.
         collector.timestamp_ms = if clock == Clock::Event { timestamp_ms } else { NO_TIMESTAMP };
         let at = CallTime { timestamp_ms, watermark_ms: self.time.of(owner.hash()), clock: Some(clock) };
         let context = self.enter_key(py, owner.key(), owner.key_value(), at)?;
@@ -190,7 +191,7 @@ impl Process {
         self.leave_key(|| owner.clone(), (owner.key(), owner.hash()), None, (&function, result), collector)
     }
 
-    /// Refuses state that is declared as another kind than it was.
+    /// Refuses state that is declared as another kind than before.
     fn check_kinds(&self, from: &RestoredState<'_>) -> Result<(), TaskError> {
         for (_, mut item) in from.items(STATE_KINDS)? {
             let Ok(text) = str::from_utf8(item.rest()) else { return Err(item.broken("a name that is no UTF-8")) };
@@ -206,7 +207,7 @@ impl Process {
         Ok(())
     }
 
-    /// Frees what has expired by a clock of the keys that are due.
+    /// Frees the expired state of the keys that are due by a clock.
     fn expire(&mut self, (clock, now_ms): (usize, i64), py: Python<'_>) -> Result<(), TaskError> {
         while let Some((_, owner)) = self.expiries[clock].pop_due(now_ms)? {
             let mappings = Mappings { base: &self.base, py, name: STATE };
@@ -228,7 +229,7 @@ impl Process {
     }
 }
 
-/// The name of the function's class, if the class says nothing of timers.
+/// The name of the function's class, if the class does not define `on_timer`.
 fn without_on_timer(function: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     let (py, class) = (function.py(), function.get_type());
     let base = py.import("flownet.api.functions")?.getattr("KeyedProcessFunction")?;
@@ -266,7 +267,7 @@ impl Operator<PythonFormat> for Process {
         Ok(())
     }
 
-    /// Of the side that is broadcast, for which there is no key.
+    /// Processes a record of the broadcast side, which has no key.
     fn process<'py>(&mut self, record: Bound<'py, PyAny>, collector: &mut Collector<'_, 'py>) -> Result<(), TaskError> {
         let py = collector.token;
         let context = self.bound()?.context.bind(py).clone();
@@ -301,7 +302,8 @@ impl Operator<PythonFormat> for Process {
         while let Some((due_ms, owner)) = self.timers[EVENT].pop_due(watermark_ms)? {
             self.fire((Clock::Event, due_ms), &owner, collector)?;
         }
-        // At the end of the input nothing asks any more, and a job that goes on from here finds all there is.
+        // At the end of the input no function reads state any more. A job that resumes from here finds all of
+        // it.
         if watermark_ms == END_OF_TIME_MS { Ok(()) } else { self.expire((EVENT, watermark_ms), collector.token) }
     }
 
@@ -320,7 +322,7 @@ impl Operator<PythonFormat> for Process {
         self.state.end_batch(&Mappings { base: &self.base, py: collector.token, name: STATE })
     }
 
-    /// Fires what is pending, and not what that sets: a timer that sets itself again would never end.
+    /// Fires the pending timers, and none that these set: a timer that sets itself again would never end.
     fn finish(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let mut pending = self.timers[PROCESSING].take();
         while let Some((timestamp_ms, owner)) = pending.pop_due(i64::MAX)? {
@@ -409,6 +411,6 @@ impl Operator<PythonFormat> for Process {
     }
 }
 
-/// What its states are called.
+/// Name of its states.
 const STATE: &str = "state";
 const TIMERS: [&str; 4] = ["timers.processing", "timers.event", "timers.expiry", "timers.event_expiry"];

@@ -11,7 +11,7 @@ use super::mapping_values::pass_option;
 use crate::chain::call::call2;
 use crate::codec::look_at;
 
-/// The user's function over two values.
+/// The user's function of two values.
 pub(in crate::chain) struct Reduce(pub(in crate::chain) Py<PyAny>);
 
 impl Reduce {
@@ -37,7 +37,7 @@ impl Reduce {
 }
 
 impl Accumulate for Reduce {
-    /// None before the first.
+    /// None before the first record.
     type Value = Option<Py<PyAny>>;
 
     #[inline]
@@ -60,7 +60,7 @@ impl Accumulate for Reduce {
         later: &Option<Py<PyAny>>,
     ) -> Result<(), TaskError> {
         match later {
-            // The function may change what it is given, and the slice is of other windows, too.
+            // The function may change its arguments, and the slice belongs to other windows, too.
             Some(later) => self.reduce(py, base, held, base.own(py, later.bind(py).clone())?),
             None => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! What results of folds look like: pairs, with their window, or what a user's function makes of them.
+//! Shapes results of folds: pairs, with their window, or the records that a user's function returns.
 
 use flownet_runtime::operator::{InspectedState, StateKind};
 use flownet_runtime::snapshot::{RestoredState, Snapshot};
@@ -15,25 +15,25 @@ use crate::chain::context::{PySides, PyWindowContext, window_object};
 use crate::chain::function::{close, open};
 use crate::chain::record_format::{Collector, EmitEach};
 
-/// The look of results.
+/// Shape of results.
 pub(in crate::chain) struct Results {
     with_key: bool,
     with_window: bool,
     process: Option<OfWindow>,
-    /// Objects of the fold that are told of their beginning and their end.
+    /// Objects of the fold with `open` and `close` methods.
     told: Vec<Py<PyAny>>,
     watermark_ms: i64,
 }
 
-/// A user's function over the results of a window.
+/// A user's function of the results of a window.
 pub(in crate::chain) enum OfWindow {
     /// `function(key, window, values)`.
     Function(Py<PyAny>),
     /// A `ProcessWindowFunction`.
     Object {
-        /// The user's.
+        /// The user's object.
         object: Py<PyAny>,
-        /// What belongs to a key, whatever the window.
+        /// State of each key that its windows share.
         global: KeyedState<KeyEntry<Py<PyDict>>>,
     },
 }
@@ -46,12 +46,12 @@ impl OfWindow {
 }
 
 impl Results {
-    /// Results are values with these beside them, unless `process` makes something else of them.
+    /// Results are values with their key or window, unless `process` converts them.
     pub(in crate::chain) fn new(with_key: bool, with_window: bool, process: Option<OfWindow>) -> Self {
         Self { with_key, with_window, process, told: Vec::new(), watermark_ms: i64::MIN }
     }
 
-    /// The same, for a fold with objects that are told of their beginning and their end.
+    /// The same results, for a fold with objects that have `open` and `close` methods.
     pub(in crate::chain) fn telling(self, told: Vec<Py<PyAny>>) -> Self {
         Self { told, ..self }
     }
@@ -104,7 +104,7 @@ impl Results {
         collector.emit(record.map_err(failed)?.into_any())
     }
 
-    /// Calls the user's function over the records, or the result, of a window.
+    /// Calls the user's function with the records, or the result, of a window.
     pub(super) fn process<'py>(
         &mut self,
         base: &KeyedBase,
@@ -149,7 +149,7 @@ impl Results {
         }
     }
 
-    /// Tells the user's function that a window is forgotten.
+    /// Calls the user's function when a window is removed.
     pub(super) fn clear(
         &mut self,
         base: &KeyedBase,
@@ -173,7 +173,7 @@ impl Results {
         sides.emit(collector)
     }
 
-    /// Shows what the user's function keeps over all windows of a key.
+    /// Adds the state that all windows of a key share to the inspected state.
     pub(super) fn inspect<'py>(&self, py: Python<'py>, found: &mut InspectedState<Bound<'py, PyAny>>) {
         let Some(OfWindow::Object { global, .. }) = &self.process else { return };
         for (_, key, held) in global.iter() {
@@ -206,7 +206,7 @@ impl Results {
     }
 
     pub(super) fn close(&self, py: Python<'_>, base: &KeyedBase) -> Result<(), TaskError> {
-        // Each of them, whatever the others raise.
+        // Close each of them, even if others raise.
         let mut closed = Ok(());
         for object in self.objects() {
             closed = closed.and(close(object.bind(py), &base.info));
@@ -223,10 +223,10 @@ impl Results {
     }
 }
 
-/// What the state of a key is called that its windows share.
+/// Name of the state of a key that its windows share.
 const GLOBAL: &str = "global_state";
 
-/// Keeps a key's mapping, if there is something in it.
+/// Stores a key's mapping, if it has entries.
 fn keep(
     py: Python<'_>,
     state: &mut KeyedState<KeyEntry<Py<PyDict>>>,
@@ -245,7 +245,7 @@ fn keep(
     Ok(())
 }
 
-/// Values for side outputs, with the names of their tags.
+/// Emits values for side outputs, with the names of their tags.
 pub(in crate::chain) trait EmitSides {
     fn emit(self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError>;
 }

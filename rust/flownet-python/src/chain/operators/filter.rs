@@ -1,4 +1,4 @@
-//! `filter`: the records that a predicate holds for.
+//! `filter`: emits the records for which a predicate is true.
 
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
@@ -41,7 +41,7 @@ impl Operator<PythonFormat> for Filter {
         self.predicate.finish(&self.info, collector)
     }
 
-    /// Nothing is kept from one record to the next.
+    /// The operator is stateless.
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `flat_map`: any number of records for each.
+//! `flat_map`: emits any number of records for each.
 
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
@@ -39,7 +39,7 @@ impl Operator<PythonFormat> for FlatMap {
         self.function.finish(&self.info, collector)
     }
 
-    /// Nothing is kept from one record to the next.
+    /// The operator is stateless.
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `iterate`: which records leave a loop, and how the others go round.
+//! `iterate`: decides which records leave a loop, and decodes the others for the next round.
 
 use flownet_runtime::operator::{Goal, ReadBack, RecordFormat};
 use flownet_runtime::{TaskContext, TaskError};
@@ -10,7 +10,7 @@ use crate::chain::function::Function;
 use crate::chain::record_format::{Collector, PythonFormat};
 use crate::codec::{self, KnownClasses, SentClasses, encode};
 
-/// Decodes what went round.
+/// Decodes records of the previous round.
 pub(in crate::chain) struct FeedbackDecoder {
     classes: KnownClasses,
     info: OperatorInfo,
@@ -63,7 +63,7 @@ impl Goal<PythonFormat> for UntilPredicate {
     #[inline]
     fn encode(&mut self, py: Python<'_>, record: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Result<(), TaskError> {
         let encoded = encode(record, &mut self.classes, out);
-        // Who reads it has the same table.
+        // The reader has the same table.
         if self.classes.has_news() {
             self.classes.take_news();
         }

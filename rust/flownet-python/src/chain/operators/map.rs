@@ -1,4 +1,4 @@
-//! `map`: one record for each.
+//! `map`: emits one record for each.
 
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
@@ -31,7 +31,8 @@ impl Operator<PythonFormat> for Map {
         let function = self.function.bind(collector.token);
         let result = call1(function, &record)
             .map_err(|error| self.info.call_failed(collector.token, &error, function, "one record", Some(&record)))?;
-        // The function may have returned the record itself, which then is referred to by nobody else.
+        // The function may have returned the record itself. After this drop the result may have no other
+        // reference.
         drop(record);
         collector.emit(result)
     }
@@ -40,7 +41,7 @@ impl Operator<PythonFormat> for Map {
         self.function.finish(&self.info, collector)
     }
 
-    /// Nothing is kept from one record to the next.
+    /// The operator is stateless.
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }

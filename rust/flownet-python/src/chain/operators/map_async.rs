@@ -1,9 +1,10 @@
-//! `map_async` and `flat_map_async`: calls of a coroutine function, several at a time, on a thread with an event loop.
+//! `map_async` and `flat_map_async`: concurrent calls of a coroutine function, on a thread with an event
+//! loop.
 //!
-//! Records are handed to that thread, and answers come back, by the batch: each side wakes the other once for many. The
-//! task waits for nobody: where as many calls are under way as there may be it reads no input (`is_full`), and answers wake
-//! it like mail. Only in the middle of a record, of which a stage before it makes several, and at the end of the input it
-//! waits within.
+//! Records pass to that thread, and answers return, in batches: each side wakes the other once for many. The
+//! task does not block. If the number of concurrent calls is at its limit, the task reads no input
+//! (`is_full`), and answers wake it like mail. It waits inside the operator in two cases only. One is the
+//! middle of a record from which an upstream stage makes several records. The other is the end of the input.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,15 +27,15 @@ use crate::chain::keyed::KeptValues;
 use crate::chain::record_format::{Collector, EmitEach, PythonFormat};
 use crate::codec::{self, KnownClasses};
 
-/// As many records are gathered before they are handed over, unless the batch ends first.
+/// Records that are gathered before they are handed over, unless the batch ends first.
 const HANDED_OVER: usize = 64;
 
-/// The ticket by which `flownet.internal.asynchronous` says that the function is open. That of a loop that has ended is no record's
-/// either.
+/// Ticket with which `flownet.internal.asynchronous` reports that the function is open. The ticket that
+/// reports the end of a loop is no record's either.
 const OPENED: Ticket = Ticket::MAX;
 
-/// What its state is called, and what it consists of: `00`, time: signed, record: block; `01`, watermark: signed; `02` idle,
-/// `03` and not.
+/// Name and format of its state: `00`, time: signed, record: block; `01`, watermark: signed; `02` idle, `03`
+/// not idle.
 const STATE: &str = "records under way";
 const RECORD: u8 = 0;
 const WATERMARK: u8 = 1;
@@ -49,45 +50,46 @@ pub(in crate::chain) struct MapAsync {
     threads: ThreadsOfTask,
     info: OperatorInfo,
     flight: InFlight<Call, Py<PyAny>>,
-    /// Admitted, and not handed over yet.
+    /// Records that are admitted, and not handed over yet.
     gathered: Vec<(Ticket, Py<PyAny>)>,
     calls: Option<Calls>,
-    /// The function has not been opened yet.
+    /// True until the function is open.
     is_opening: bool,
     takes_checkpoints: bool,
     classes: KnownClasses,
     kept: KeptValues,
 }
 
-/// The bounds of calls.
+/// Limits of calls.
 pub(in crate::chain) struct Limits {
     pub(in crate::chain) capacity: usize,
     pub(in crate::chain) timeout: Option<Duration>,
     pub(in crate::chain) keeps_order: bool,
 }
 
-/// The thread that runs them.
+/// The thread that runs calls.
 struct Calls {
     /// `flownet.internal.asynchronous.Calls`.
     runner: Py<PyAny>,
     answers: Py<PyAnswers>,
 }
 
-/// A record that is worked on.
+/// A record whose call is running.
 struct Call {
-    /// For errors.
+    /// The record, for errors.
     record: Py<PyAny>,
-    /// As it came, for checkpoints: the coroutine may change it. Empty where none are taken.
+    /// The record as it arrived, for checkpoints: the coroutine may change the object. Empty if no
+    /// checkpoints are taken.
     kept: Vec<u8>,
     timestamp_ms: i64,
     due: Option<CallDeadline>,
 }
 
-/// When a call has taken too long.
+/// Time at which a call has exceeded its timeout.
 #[derive(Clone, Copy)]
 struct CallDeadline {
     at: Instant,
-    /// When to look, by the wall clock, which may be set meanwhile.
+    /// Time of the check by the wall clock, which may be adjusted in between.
     at_ms: i64,
 }
 
@@ -126,7 +128,7 @@ impl MapAsync {
         Ok((Calls { runner: runner.unbind(), answers }, is_opening))
     }
 
-    /// Begins the calls that were gathered.
+    /// Begins the calls of the gathered records.
     fn hand_over(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -143,7 +145,7 @@ impl MapAsync {
         let begun = PyList::new(py, self.gathered.drain(..))
             .and_then(|gathered| calls.runner.bind(py).call_method1(intern!(py, "begin"), (gathered,)));
         match begun {
-            // Why the loop has ended says more.
+            // The reason for the end of the loop says more than this error.
             Err(error) => Err(self.why_ended(py).unwrap_or_else(|| self.info.failed(py, &error, None))),
             Ok(_) => Ok(()),
         }
@@ -155,7 +157,7 @@ impl MapAsync {
         answers.into_iter().find_map(|(ticket, answer)| self.take_answer(py, (ticket, answer)).err())
     }
 
-    /// Takes what has come, and hands on what may leave.
+    /// Takes the answers that have arrived, and emits the results that may leave.
     fn take_answers(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let Some(calls) = &self.calls else { return Ok(()) };
         let was_opening = self.is_opening;
@@ -163,7 +165,7 @@ impl MapAsync {
             self.take_answer(collector.token, answer)?;
         }
         if was_opening && !self.is_opening {
-            // Records that were kept wait for that.
+            // Restored records wait for the function to open.
             self.hand_over(collector.token)?;
         }
         self.emit_ready(collector)
@@ -207,7 +209,8 @@ impl MapAsync {
                         };
                         collector.emit_each(&value, failed)?;
                     } else {
-                        // It may be the record itself, which then is referred to by nobody else.
+                        // The result may be the record itself. After this drop it may have no other
+                        // reference.
                         drop(call.record);
                         collector.emit(value)?;
                     }
@@ -218,7 +221,7 @@ impl MapAsync {
         Ok(())
     }
 
-    /// Fails if a call has taken too long; its answer, if it has come meanwhile, is taken before.
+    /// Fails if a call has exceeded its timeout. An answer that has arrived in the meantime is taken first.
     fn check_due(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let Some(timeout) = self.timeout else { return Ok(()) };
         let is_over = |call: &Call| call.due.is_some_and(|due| due.at <= Instant::now());
@@ -236,7 +239,8 @@ impl MapAsync {
     fn await_answers(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         self.hand_over(collector.token)?;
         collector.end_batch()?;
-        // Last of all, as what was emitted may have waited for a buffer, and taken the ring for its own.
+        // Check this last: emitting may have waited for a buffer, and that wait may have consumed the
+        // wake-up.
         if self.calls.as_ref().is_some_and(|calls| calls.answers.get().is_empty()) {
             let due = self.flight.oldest().and_then(|call| call.due);
             collector.await_arrival(due.map(|due| due.at.saturating_duration_since(Instant::now())))?;
@@ -245,7 +249,7 @@ impl MapAsync {
         self.take_answers(collector)
     }
 
-    /// Takes a record that was under way when a checkpoint was taken.
+    /// Admits a record whose call was running when a checkpoint was taken.
     fn readmit(&mut self, py: Python<'_>, item: &mut Input<'_>) -> Result<(), TaskError> {
         let timestamp_ms = item.signed()?;
         let encoded = item.block()?;
@@ -258,7 +262,7 @@ impl MapAsync {
         Ok(())
     }
 
-    /// Waits for all that is under way.
+    /// Waits for all running calls.
     fn drain(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let before_ms = collector.timestamp_ms;
         self.take_answers(collector)?;
@@ -334,7 +338,7 @@ impl Operator<PythonFormat> for MapAsync {
             return Ok(());
         }
         self.check_due(collector)?;
-        // Here the wall clock was set forward.
+        // The call is not overdue: the wall clock was set forward.
         if let Some(due) = self.flight.oldest_mut().and_then(|call| call.due.as_mut())
             && due.at_ms <= now_ms
         {
@@ -351,13 +355,14 @@ impl Operator<PythonFormat> for MapAsync {
         self.drain(collector)
     }
 
-    /// Where the job was stopped without draining, time does not end; but what is under way is worked off, unless the
-    /// last checkpoint has it.
+    /// If the job is stopped without draining, time does not end. But running calls are completed, unless the
+    /// last checkpoint contains their records.
     fn commit(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.takes_checkpoints { Ok(()) } else { self.drain(collector) }
     }
 
-    /// Records that are under way, and event time among them, in their order: they are called again.
+    /// Writes records whose calls are running, with watermarks and idleness among them, in order. A restore
+    /// calls the function again.
     fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let mut item = Vec::new();
         for here in self.flight.here() {
@@ -379,7 +384,7 @@ impl Operator<PythonFormat> for MapAsync {
     }
 
     fn restore(&mut self, py: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
-        // Of several subtasks each has its own time, of which none says how far all are.
+        // Each of several subtasks has its own watermark. None of them tells the progress of all.
         let keeps_time = from.is_of_as_many(STATE, self.info.parallelism);
         for mut item in from.dealt_items(STATE, self.info.parallelism)? {
             while !item.is_empty() {
@@ -403,13 +408,14 @@ impl Operator<PythonFormat> for MapAsync {
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let Some(calls) = self.calls.take() else { return Ok(()) };
         let closed = calls.runner.bind(py).call_method0(intern!(py, "close"));
-        // An error that came too late holds frames of the runner, which holds the answers, and these the task's waker.
+        // An error that came too late holds frames of the runner, which holds the answers. These hold the
+        // task's waker.
         drop(calls.answers.get().take());
         closed.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 }
 
-/// The wall clock's time then, in milliseconds.
+/// The wall clock's time after `time`, in milliseconds.
 fn after(time: Duration) -> i64 {
     let then = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(time);
     i64::try_from(then.as_millis()).unwrap_or(i64::MAX)

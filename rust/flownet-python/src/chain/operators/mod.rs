@@ -1,4 +1,4 @@
-//! Operators that take one record at a time, whatever its key.
+//! Operators that process one record at a time, independent of its key.
 
 mod filter;
 mod flat_map;

@@ -1,4 +1,4 @@
-//! `process` without a key: a user's function over one input or two, with side outputs and event time.
+//! `process` without a key: calls a user's function over one input or two, with side outputs and event time.
 
 use flownet_runtime::operator::{EventTime, Operator};
 use flownet_runtime::snapshot::{RestoredState, Snapshot, WATERMARK, put_signed};
@@ -97,7 +97,7 @@ impl Operator<PythonFormat> for ProcessAll {
         self.call(&finish, None, collector)
     }
 
-    /// The function's own list, of which each item goes to one subtask.
+    /// Writes the function's own list. Each item goes to one subtask.
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let info = &self.info;
         let mut watermark = Vec::new();
@@ -146,5 +146,5 @@ impl Operator<PythonFormat> for ProcessAll {
     }
 }
 
-/// What its own list is called.
+/// Name of its own list.
 const LIST: &str = "list";

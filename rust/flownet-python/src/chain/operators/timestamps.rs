@@ -1,4 +1,4 @@
-//! `assign_timestamps_and_watermarks`: when each record is, and how far event time has come.
+//! `assign_timestamps_and_watermarks`: assigns times to records and emits watermarks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,31 +19,31 @@ use crate::chain::failure::{OperatorInfo, short_repr};
 use crate::chain::record_format::{Collector, PythonFormat};
 use crate::codec::{exact, small_int};
 
-/// Gives records their times, and tells what is behind of event time.
+/// Assigns times to records, and emits watermarks downstream.
 pub(in crate::chain) struct Timestamps {
-    /// Finds the time in a record; none keeps the one that it has.
+    /// Finds the time in a record; none retains the time that it has.
     assigner: Option<Assigner>,
     own: Option<OwnGenerators>,
     watermarks: SplitWatermarks,
-    /// The unit of the first record's timestamp was questioned.
+    /// True after the unit of the first record's timestamp was checked.
     is_questioned: bool,
     order: OutOfOrder,
     metrics: Option<Arc<TaskMetrics>>,
     info: OperatorInfo,
 }
 
-/// How the time of a record is found.
+/// Finds the time of a record.
 pub(in crate::chain) enum Assigner {
-    /// It returns milliseconds.
+    /// A function that returns milliseconds.
     Function(Py<PyAny>),
     /// An index or key.
     Field(Py<PyAny>),
-    /// An index from the front, which tuples are asked for without an object in between.
+    /// An index from the front, which is read from tuples without an intermediate object.
     Index(usize, Py<PyAny>),
 }
 
 impl Assigner {
-    /// That of an index or key.
+    /// An assigner that reads an index or key.
     pub(in crate::chain) fn of_field(field: &Bound<'_, PyAny>) -> Self {
         match field.extract::<usize>() {
             Ok(index) if field.is_exact_instance_of::<PyInt>() => Self::Index(index, field.clone().unbind()),
@@ -63,7 +63,7 @@ impl Timestamps {
         Self { assigner, own, watermarks, is_questioned: false, order, metrics: None, info }
     }
 
-    /// The time in a record where it is nothing but an item of a tuple; all others are looked for with more care.
+    /// The time in a record, if it is a plain item of a tuple. Other records take a slower path.
     #[inline]
     fn item_of_tuple(&self, record: &Bound<'_, PyAny>) -> Option<i64> {
         let Some(Assigner::Index(index, _)) = &self.assigner else { return None };
@@ -94,7 +94,7 @@ impl Timestamps {
         record.get_item(field).map_err(|error| self.info.failed(record.py(), &error, Some(record)))
     }
 
-    /// Warns if the timestamp of the first record is plainly not in milliseconds.
+    /// Warns if the timestamp of the first record is obviously not in milliseconds.
     #[cold]
     fn question(&mut self, timestamp_ms: i64, py: Python<'_>) -> Result<(), TaskError> {
         self.is_questioned = true;
@@ -111,7 +111,7 @@ impl Timestamps {
         warned.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 
-    /// Has the source end its poll, unless it has to go on for the sake of parts that are behind.
+    /// Makes the source end its poll if it is ahead, unless it has to continue because other splits lag.
     #[cold]
     fn hold_if_ahead(&mut self, collector: &mut Collector<'_, '_>) {
         if self.watermarks.is_ahead() {
@@ -121,7 +121,7 @@ impl Timestamps {
         }
     }
 
-    /// Asks the user's generator of a part, and does as it says.
+    /// Calls the user's generator of a split, and carries out its request.
     fn ask(&mut self, split: u32, call: Call<'_, '_>, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let py = collector.token;
         let Some(own) = &mut self.own else { return Ok(()) };
@@ -153,12 +153,12 @@ impl Timestamps {
     }
 }
 
-/// Generators of the user, which make watermarks in the product's place: one for each part of the source's input that has
-/// begun and not ended.
+/// Watermark generators of the user, which replace the built-in one: one for each split of the source's input
+/// that has begun and not ended.
 struct OwnGenerators {
-    /// Makes them, or is copied for each.
+    /// Creates the generators, or is copied for each.
     given: Py<PyAny>,
-    /// Whether there are several parts, for which one that was given is copied.
+    /// True if there are several splits, so that a generator instance is copied for each.
     is_shared: bool,
     made: BTreeMap<u32, Py<PyAny>>,
 }
@@ -168,7 +168,7 @@ impl OwnGenerators {
         Self { given, is_shared: false, made: BTreeMap::new() }
     }
 
-    /// Follows what the source says of its parts.
+    /// Follows the source's signals about its splits.
     fn follow(&mut self, signal: SplitSignal) {
         match signal {
             SplitSignal::Among(count) if count > 1 => {
@@ -184,13 +184,13 @@ impl OwnGenerators {
         }
     }
 
-    /// That of a part.
+    /// The generator of a split.
     fn of<'py>(&mut self, py: Python<'py>, split: u32) -> PyResult<Bound<'py, PyAny>> {
         if let Some(made) = self.made.get(&split) {
             return Ok(made.bind(py).clone());
         }
         let given = self.given.bind(py);
-        // A factory, or the class itself, makes each part its own.
+        // A factory, or the class itself, creates a generator for each split.
         let makes = given.is_instance_of::<PyType>() || !given.hasattr(intern!(py, "on_event")).unwrap_or(false);
         let made = match (makes, self.is_shared) {
             (true, _) => given.call0()?,
@@ -212,7 +212,7 @@ fn tell(generated: &GeneratedSignals, collector: &mut Collector<'_, '_>) -> Resu
     generated.signals().try_for_each(|signal| collector.begin_time(signal))
 }
 
-/// An item of a tuple, if it has as many. PyO3 makes a call and an error of what is a look here.
+/// An item of a tuple, if the tuple is long enough. Through PyO3, this check would cost a call and an error.
 #[inline]
 fn item<'a, 'py>(tuple: &'a Bound<'py, PyTuple>, index: usize) -> Option<Borrowed<'a, 'py, PyAny>> {
     if index >= tuple.len() {
@@ -222,14 +222,14 @@ fn item<'a, 'py>(tuple: &'a Bound<'py, PyTuple>, index: usize) -> Option<Borrowe
     unsafe { Some(Borrowed::from_ptr(tuple.py(), ffi::PyTuple_GetItem(tuple.as_ptr(), index.cast_signed()))) }
 }
 
-/// The time that an object says, if it does.
+/// The time that an object contains, if it is one.
 #[inline]
 fn milliseconds(found: &Bound<'_, PyAny>) -> Option<i64> {
     let timestamp_ms = small_int(exact::<PyInt>(found)?)?;
     (timestamp_ms > NO_TIMESTAMP && timestamp_ms < END_OF_TIME_MS).then_some(timestamp_ms)
 }
 
-/// Why this is no time of a record.
+/// Error that explains why this is no time of a record.
 #[cold]
 fn no_timestamp(found: &Bound<'_, PyAny>) -> PyErr {
     let (shown, kind) = (short_repr(found), found.get_type().name().map(|name| name.to_string()).unwrap_or_default());
@@ -252,7 +252,7 @@ impl Operator<PythonFormat> for Timestamps {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
         self.watermarks.set_pace(RECORDS_PER_WATERMARK, cx.channels);
-        // What cannot be made is known before the first record.
+        // Detects a generator that cannot be created before the first record.
         let made = self.own.as_mut().map(|own| own.of(py, self.watermarks.current()));
         made.transpose().map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
@@ -266,7 +266,7 @@ impl Operator<PythonFormat> for Timestamps {
         if !self.is_questioned {
             self.question(timestamp_ms, record.py())?;
         }
-        // Who has been idle is told to be back before what brings it back.
+        // An idle source must become active before the record that ends its idleness.
         let back = self.watermarks.on_record(timestamp_ms);
         self.order.add(timestamp_ms);
         if back {
@@ -333,7 +333,7 @@ impl Operator<PythonFormat> for Timestamps {
 
     fn on_split(&mut self, signal: SplitSignal, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if matches!(signal, SplitSignal::NotBefore { .. }) {
-            // It is of a column of rows; the times of objects need not be those.
+            // The time is that of a column of rows; the times of objects may differ.
             return Ok(());
         }
         self.own.iter_mut().for_each(|own| own.follow(signal));
@@ -346,8 +346,8 @@ impl Operator<PythonFormat> for Timestamps {
         self.watermarks.wanted()
     }
 
-    /// What was told. The times of records that it is made of come again, or others after them; what a generator of the user
-    /// keeps begins anew.
+    /// Writes the last watermark. The records that it derives from come again, or later records do. The state
+    /// of a user's generator begins anew.
     fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let mut told = Vec::new();
         put_signed(&mut told, self.watermarks.told_ms());
@@ -355,7 +355,8 @@ impl Operator<PythonFormat> for Timestamps {
         Ok(())
     }
 
-    /// What this subtask told; of others, where there were more or fewer, the least.
+    /// Restores this subtask's watermark. If the number of subtasks has changed, takes the least watermark of
+    /// all.
     fn restore(&mut self, _: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         if let Some(told_ms) = from.own_or_least(WATERMARK, self.info.parallelism)? {
             self.watermarks.set_told_ms(told_ms);
@@ -371,7 +372,8 @@ impl Operator<PythonFormat> for Timestamps {
         if !self.watermarks.is_due(now_ms) {
             return Ok(());
         }
-        // Who waits for those behind is not idle, nor is who waits for other sources.
+        // A source that waits for lagging splits is not idle, and neither is one that waits for other
+        // sources.
         let generated = self.watermarks.on_period(now_ms, collector.is_available() && !self.watermarks.is_ahead());
         tell(&generated, collector)?;
         let made: Vec<u32> = self.own.iter().flat_map(|own| own.made.keys().copied()).collect();

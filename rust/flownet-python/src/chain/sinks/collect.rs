@@ -1,4 +1,4 @@
-//! `collect`: records to the process of the caller.
+//! `collect`: delivers records to the process of the caller.
 
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
@@ -47,7 +47,7 @@ impl Operator<PythonFormat> for Collect {
         extended.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 
-    /// What was gathered went out with its batch.
+    /// The sink is stateless: gathered records leave with their batch.
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `sink_to`: records to a sink of the user.
+//! `sink_to`: passes records to a sink of the user.
 
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{RestoredState, Snapshot};
@@ -10,7 +10,7 @@ use super::{GATHER_RECORDS, UserSink, WriteCounter};
 use crate::chain::failure::OperatorInfo;
 use crate::chain::record_format::{Collector, PythonFormat};
 
-/// Hands on each batch.
+/// Passes on each batch.
 pub(in crate::chain) struct CustomSink {
     sink: UserSink,
     info: OperatorInfo,

@@ -1,4 +1,4 @@
-//! Records as lines of a file: their text, or what a function makes of them.
+//! Converts records to lines of a file: their text, or the result of a function.
 
 use flownet_runtime::TaskError;
 use flownet_runtime::spec::LineFormat;
@@ -8,10 +8,10 @@ use pyo3::types::{PyBytes, PyString};
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
 
-/// How records become lines.
+/// Converts records to lines.
 pub(in crate::chain) struct Lines {
     format: LineFormat,
-    /// Called once, it returns the function of a record that returns its line; none takes `str(record)`.
+    /// Called once, it returns a function that converts a record to its line. None: lines are `str(record)`.
     makes_line: Option<Py<PyAny>>,
     line: Option<Py<PyAny>>,
     header: Option<String>,
@@ -28,17 +28,17 @@ impl Lines {
         Ok(())
     }
 
-    /// How the names of the files end.
+    /// Suffix of the names of files.
     pub(super) fn suffix(&self) -> &'static str {
         self.format.suffix()
     }
 
-    /// What each file begins with.
+    /// First line of each file.
     pub(super) fn header(&self) -> Option<&str> {
         self.header.as_deref()
     }
 
-    /// Appends the line of a record, and its end.
+    /// Appends the line of a record, and a line end.
     #[inline]
     pub(super) fn put(
         &self,
@@ -57,7 +57,8 @@ impl Lines {
         };
         match line.to_str() {
             Ok(line) => text.extend_from_slice(line.as_bytes()),
-            // Lone surrogates: written as the codec of the file system writes them, so that file names survive.
+            // Lone surrogates are written as the codec of the file system writes them, so that file names
+            // survive.
             Err(_) => {
                 let bytes = line.call_method1("encode", ("utf-8", "surrogateescape"));
                 let bytes = bytes.and_then(|bytes| Ok(bytes.cast_into::<PyBytes>()?)).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Sinks: where records leave a dataflow. They gather the records of a batch and hand them on in one call.
+//! Sinks: where records leave a dataflow. They gather the records of a batch and pass them on in one call.
 
 mod collect;
 mod custom;
@@ -26,10 +26,10 @@ use pyo3::types::PyList;
 
 use super::rows::rows;
 
-/// Most records gathered before they are handed on, whatever the batch: a window may fire millions at once.
+/// Most records gathered before they are passed on, even within a batch: a window may fire millions at once.
 const GATHER_RECORDS: usize = 4096;
 
-/// Counts what a sink has written as the task's records out: they pass no exchange.
+/// Counts the records that a sink has written as the task's output, since they pass no exchange.
 #[derive(Default)]
 pub(crate) struct WriteCounter(Option<Arc<TaskMetrics>>);
 
@@ -44,7 +44,7 @@ impl WriteCounter {
         }
     }
 
-    /// The same with the records themselves, which may be of many rows.
+    /// Counts records by their rows: a record may have many.
     fn add_all(&self, records: &Bound<'_, PyList>) {
         self.add(records.len());
         if let Some(metrics) = &self.0 {

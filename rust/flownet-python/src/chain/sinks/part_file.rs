@@ -1,10 +1,10 @@
-//! One file of a folder of parts: it gets its name when it is complete.
+//! Writes one file of a folder of parts, and gives it its final name when it is complete.
 //!
 //! # Invariants
-//! - I1: a file with its final name is complete, and one that is not completed is removed when it is dropped. Only a process
-//!   that was killed leaves one behind, and the next to write this part takes it over.
-//! - I2: no two writers of one part are at work at the same time: each holds a lock of the system on its file.
-//! - I3: when every part of a job is complete, the folder holds these parts and none of a job before.
+//! - I1: a file with its final name is complete. A file that is not completed is removed when it is dropped.
+//!   Only a killed process leaves one, and the next writer of this part takes it over.
+//! - I2: at most one writer of a part is active at a time: each holds a system lock on its file.
+//! - I3: when every part of a job is complete, the folder holds these parts and none of an earlier job.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::prepared;
 
-/// What the name of a part ends with while it is written.
+/// Suffix of the name of a part while it is written.
 pub(super) const IN_PROGRESS: &str = ".inprogress";
 
 /// `part-<index>.<suffix>.inprogress`, which becomes `part-<index>.<suffix>`.
@@ -21,11 +21,11 @@ pub(super) const IN_PROGRESS: &str = ".inprogress";
 pub(super) struct PartFile {
     folder: PathBuf,
     index: u32,
-    /// How many parts the job writes.
+    /// Number of parts that the job writes.
     parts: u32,
-    /// How its name ends.
+    /// Suffix of its name.
     suffix: &'static str,
-    /// Held, and with it the lock, until the file is complete or given up.
+    /// The open file. It holds the lock until the file is complete or given up.
     file: File,
     bytes: u64,
     header_bytes: u64,
@@ -33,14 +33,15 @@ pub(super) struct PartFile {
 }
 
 impl PartFile {
-    /// Makes the folder if need be, and an empty file in it.
+    /// Creates an empty file, and its folder if necessary.
     pub(super) fn create(folder: PathBuf, (index, parts): (u32, u32), suffix: &'static str) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         let path = Self::path_in(&folder, index, suffix);
         let file = loop {
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
             lock(&file)?;
-            // Whoever had the lock until now may have completed the file, or removed it: then it is not ours to write.
+            // The previous holder of the lock may have completed or removed the file: then it is not ours to
+            // write.
             if is_at(&file, &path)? {
                 break file;
             }
@@ -49,7 +50,7 @@ impl PartFile {
         Ok(Self { folder, index, parts, suffix, file, bytes: 0, header_bytes: 0, is_complete: false })
     }
 
-    /// Where the part of this index is while it is written, for errors.
+    /// Path of the part of this index while it is written, for errors.
     pub(super) fn path_in(folder: &Path, index: u32, suffix: &str) -> PathBuf {
         folder.join(format!("part-{index}.{suffix}{IN_PROGRESS}"))
     }
@@ -60,35 +61,35 @@ impl PartFile {
         Ok(())
     }
 
-    /// Where it is while it is written, for who writes it by its name.
+    /// Path while it is written, for code that writes it by its name.
     pub(super) fn path(&self) -> PathBuf {
         Self::path_in(&self.folder, self.index, self.suffix)
     }
 
-    /// Counts what was written by its name.
+    /// Counts the bytes that were written by its name.
     pub(super) fn measure(&mut self) -> io::Result<()> {
         self.bytes = self.file.metadata()?.len();
         Ok(())
     }
 
-    /// Writes the line that the file begins with.
+    /// Writes the first line of the file.
     pub(super) fn write_header(&mut self, header: &str) -> io::Result<()> {
         self.write_all(format!("{header}\n").as_bytes())?;
         self.header_bytes = self.bytes;
         Ok(())
     }
 
-    /// Whether there is more in it than its header.
+    /// Returns true if the file contains more than its header.
     pub(super) fn has_records(&self) -> bool {
         self.bytes > self.header_bytes
     }
 
-    /// Length of what was written.
+    /// Number of bytes written.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Gives the file another name, durably: it is whole, but does not count yet.
+    /// Gives the file another name, durably. It is whole, but not committed yet.
     pub(super) fn seal(mut self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(Self::path_in(&self.folder, self.index, self.suffix), path)?;
@@ -96,7 +97,7 @@ impl PartFile {
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Gives the file its name. The first part takes away those that a job with more of them left.
+    /// Gives the file its final name. The first part removes those that a job with more parts left.
     pub(super) fn complete(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(
@@ -115,7 +116,7 @@ impl PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.is_complete {
-            // Nobody is to be told: its name says that it is nothing.
+            // An error here needs no report: the file's name shows that it is incomplete.
             let _ = fs::remove_file(Self::path_in(&self.folder, self.index, self.suffix));
         }
     }
@@ -128,7 +129,7 @@ fn lock(file: &File) -> io::Result<()> {
             let text = "another sink is writing it: give each a folder of its own";
             Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
         }
-        // A file system without locks has to do without this check.
+        // On a file system without locks there is no such check.
         Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
         Err(TryLockError::Error(error)) => Err(error),
     }
@@ -143,7 +144,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Complete parts, and those that a killed process left, from `parts` on.
+/// Removes parts from index `parts` on: complete ones, and those that a killed process left.
 fn remove_parts_beyond(folder: &Path, parts: u32, suffix: &str) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,5 +1,6 @@
-//! The files of one subtask of a sink: one for all it writes, or where checkpoints are taken one for each, which get their
-//! names when they are complete and count. Where it writes into folders of partitions, each has files of its own.
+//! Manages the files of one subtask of a sink. Without checkpoints there is one file; with them there is one
+//! for each checkpoint. Files get their final names when they are complete and committed. If the sink writes
+//! into folders of partitions, each folder has files of its own.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -16,43 +17,44 @@ use super::part_file::PartFile;
 use super::prepared::{PreparedFile, remove_strays};
 use crate::chain::failure::OperatorInfo;
 
-/// What their state is called.
+/// Name of their state.
 const STATE: &str = "files";
 
-/// The place of files that lie in the folder of the sink itself; others are those of partitions.
+/// Place of files in the folder of the sink itself; other places are folders of partitions.
 pub(crate) const NO_PARTITION: &str = "";
 
-/// Writes `part-<subtask>.<suffix>`, or `part-<subtask>-<number>.<suffix>` for each checkpoint and each file of a partition.
+/// Writes `part-<subtask>.<suffix>`, or `part-<subtask>-<number>.<suffix>` for each checkpoint and each file
+/// of a partition.
 pub(crate) struct PartFiles {
     folder: PathBuf,
-    /// What names of folders of partitions begin with, outermost first.
+    /// Prefixes of names of partition folders, outermost first.
     levels: Vec<String>,
     suffix: &'static str,
-    /// The line that each file begins with.
+    /// First line of each file.
     header: Option<String>,
     info: OperatorInfo,
-    /// Those that are being written, by their places.
+    /// Files that are being written, by their places.
     parts: BTreeMap<String, PartFile>,
     subtask: u32,
     parallelism: u32,
-    /// Some checkpoint was taken, or restored from.
+    /// True after a checkpoint or a restore.
     has_checkpoints: bool,
-    /// What other jobs and attempts left is gone.
+    /// True after files of other jobs and attempts were removed.
     is_tidy: bool,
     /// Number of the next file.
     next: u64,
-    /// The same of subtasks that there are no more, which this one answers for.
+    /// Next file numbers of former subtasks for which this one is responsible.
     retired: BTreeMap<u32, u64>,
-    /// Files that are complete, but of no checkpoint yet.
+    /// Files that are complete, but in no checkpoint yet.
     sealed: Vec<PreparedFile>,
-    /// Files that wait, each for its checkpoint or the next one that counts.
+    /// Files that wait, each for its checkpoint or the next one that completes.
     prepared: VecDeque<(u64, PreparedFile)>,
-    /// Of this attempt.
+    /// Token of this attempt.
     token: String,
 }
 
-/// State of one subtask, or of one that there is no more: whoever answers for it, which is that of its number modulo the
-/// parallelism, commits its files and lets those stay that count.
+/// State of one subtask, which may no longer exist. The subtask with its number modulo the parallelism is
+/// responsible for it: it commits its files and retains the committed ones.
 #[derive(Serialize, Deserialize)]
 struct PartFilesState {
     subtask: u32,
@@ -61,7 +63,7 @@ struct PartFilesState {
 }
 
 impl PartFiles {
-    /// Files in this folder, or in those of partitions below it, whose names end so.
+    /// Files with this suffix in this folder, or in folders of partitions below it.
     pub(crate) fn new(
         (folder, levels): (PathBuf, Vec<String>),
         suffix: &'static str,
@@ -87,8 +89,8 @@ impl PartFiles {
         }
     }
 
-    /// Makes the first file, or the folder that those of partitions will be in: what stands in the way is told before
-    /// anything is written.
+    /// Creates the first file, or the parent folder of partitions. So obstacles are reported before anything
+    /// is written.
     pub(crate) fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.token = format!("{:x}-{:x}", std::process::id(), since_epoch.as_nanos());
@@ -98,20 +100,20 @@ impl PartFiles {
         self.told(NO_PARTITION, made)
     }
 
-    /// Adds to the file of this place.
+    /// Appends to the file of this place.
     pub(crate) fn write(&mut self, place: &str, bytes: &[u8]) -> Result<(), TaskError> {
         let written = self.part(place).and_then(|part| part.write_all(bytes));
         self.told(place, written)
     }
 
-    /// Where the file of this place is that is written, for who writes it by its name, and says so by
+    /// Path of the current file of this place, for code that writes it by its name and then calls
     /// [`measure`](Self::measure).
     pub(crate) fn path(&mut self, place: &str) -> Result<PathBuf, TaskError> {
         let path = self.part(place).map(|part| part.path());
         self.told(place, path)
     }
 
-    /// Somebody has written the file of this place by its name, and closed it.
+    /// Counts the bytes of the file of this place, which the caller has written by its name and closed.
     pub(crate) fn measure(&mut self, place: &str) -> Result<(), TaskError> {
         let measured = self.part(place).and_then(PartFile::measure);
         self.told(place, measured)
@@ -131,7 +133,7 @@ impl PartFiles {
         })
     }
 
-    /// The file of this place is complete, before any checkpoint: what is written there next is in another one.
+    /// Completes the file of this place before a checkpoint. Later writes to the place go to another file.
     pub(crate) fn seal(&mut self, place: &str) -> Result<(), TaskError> {
         let Some(part) = self.parts.remove(place) else { return Ok(()) };
         let sealed = self.seal_part(place, part);
@@ -149,7 +151,7 @@ impl PartFiles {
         };
         let path = prepared.pending_path(&self.folder);
         part.seal(&path)?;
-        // The folder of a partition may be new, and those above it.
+        // The folder of a partition may be new, as may the folders above it.
         for parent in path.ancestors().skip(2).take(self.levels.len()) {
             File::open(parent)?.sync_all()?;
         }
@@ -158,7 +160,7 @@ impl PartFiles {
         Ok(())
     }
 
-    /// Takes a checkpoint: files that were written since the last one, if any were, wait for this one.
+    /// Takes a checkpoint. Files written since the last one wait for this one, if there are any.
     pub(crate) fn snapshot(&mut self, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         self.has_checkpoints = true;
         self.prepare(to.checkpoint_id())?;
@@ -184,7 +186,8 @@ impl PartFiles {
         Ok(())
     }
 
-    /// Goes on from a checkpoint: what had been prepared for it gets its name, and what it does not know of goes.
+    /// Restores a checkpoint: gives the files that were prepared for it their final names, and removes files
+    /// that it does not know.
     pub(crate) fn restore(&mut self, from: &RestoredState<'_>) -> Result<(), TaskError> {
         self.has_checkpoints = true;
         for (_, mut item) in from.items(STATE)? {
@@ -202,7 +205,7 @@ impl PartFiles {
         self.complete(0)
     }
 
-    /// Gives the files of all checkpoints up to this one their names.
+    /// Gives the files of all checkpoints up to this one their final names.
     pub(crate) fn complete(&mut self, checkpoint: u64) -> Result<(), TaskError> {
         let committed = self.tidy().and_then(|()| self.commit_up_to(checkpoint));
         self.told(NO_PARTITION, committed)
@@ -228,7 +231,7 @@ impl PartFiles {
         for file in self.prepared.iter().map(|(_, prepared)| prepared).chain(&self.sealed) {
             let first = counted.entry(file.subtask).or_insert(file.number);
             *first = file.number.min(*first);
-            // It has its name already where a checkpoint before this attempt counted.
+            // It has its final name already if a checkpoint before this attempt was committed.
             kept.extend([file.pending_path(&self.folder), file.path(&self.folder)]);
         }
         let Self { folder, levels, suffix, subtask, parallelism, .. } = self;
@@ -236,12 +239,12 @@ impl PartFiles {
         remove_strays(folder, levels, *subtask, *parallelism, suffix, counted_of, &kept)
     }
 
-    /// Whether checkpoints commit what is written.
+    /// Returns true if checkpoints commit the files.
     pub(crate) fn has_checkpoints(&self) -> bool {
         self.has_checkpoints
     }
 
-    /// The job has come to its end: what was written gets its name, where no checkpoint has committed all.
+    /// Gives files their final names at the end of the job, unless a checkpoint has committed all of them.
     pub(crate) fn finish(&mut self) -> Result<(), TaskError> {
         if self.has_checkpoints {
             self.parts.clear();
@@ -255,12 +258,12 @@ impl PartFiles {
         self.complete(0)
     }
 
-    /// A file that is not complete is nothing, and one that no checkpoint knows of neither. One that is prepared may be of a
-    /// checkpoint that counts.
+    /// Removes files that are incomplete, and files that no checkpoint knows. A prepared file may belong to a
+    /// completed checkpoint, so it remains.
     pub(crate) fn close(&mut self) {
         self.parts.clear();
         for sealed in self.sealed.drain(..) {
-            // Whoever goes on removes what is left.
+            // A later attempt removes the files that are left.
             let _ = fs::remove_file(sealed.pending_path(&self.folder));
         }
     }

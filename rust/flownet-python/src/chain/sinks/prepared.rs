@@ -1,17 +1,17 @@
-//! What a sink of files writes between two checkpoints: a file that is pending until the checkpoint counts, and then gets its
-//! name.
+//! Files that a sink writes between two checkpoints. A file is pending until its checkpoint completes, and
+//! then gets its final name.
 //!
 //! ```text
 //! part-0.txt.inprogress  --snapshot-->  part-0-000003.txt.TOKEN.pending  --complete-->  part-0-000003.txt
 //! ```
 //!
 //! # Invariants
-//! - I1: a file with its final name is of a checkpoint that counts, complete and durable.
-//! - I2: committing twice is committing once.
-//! - I3: what no checkpoint knows of is removed when the subtask goes on, and never gets a name. The token keeps files of
-//!   this attempt apart from those of one before that is not quite dead.
-//! - I4: what other jobs left is gone before the first file gets its name, so a file whose number is below those that wait
-//!   is of this job, whichever folder it is in.
+//! - I1: a file with its final name belongs to a completed checkpoint, and is complete and durable.
+//! - I2: committing twice has the same effect as committing once.
+//! - I3: files that no checkpoint knows are removed when the subtask resumes, and never get a final name. The
+//!   token separates files of this attempt from those of an earlier one that may still be running.
+//! - I4: files of other jobs are removed before the first file gets its final name. So a file with a number
+//!   below those that wait is of this job, in any folder.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -30,20 +30,20 @@ pub(super) struct PreparedFile {
     pub(super) subtask: u32,
     /// Counted over all attempts.
     pub(super) number: u64,
-    /// Of the attempt.
+    /// Token of the attempt.
     pub(super) token: String,
     pub(super) bytes: u64,
-    /// How its name ends.
+    /// Suffix of its final name.
     pub(super) suffix: String,
     /// Folders below that of the sink.
     #[serde(default)]
     pub(super) place: String,
 }
 
-/// What the name of a file says of it.
+/// Information in the name of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Name<'a> {
-    /// Of a job without checkpoints.
+    /// A file of a job without checkpoints.
     Whole {
         subtask: u32,
     },
@@ -67,12 +67,12 @@ impl PreparedFile {
         folder.join(place).join(format!("part-{subtask}-{number:06}.{suffix}.{token}{PENDING}"))
     }
 
-    /// Where it is when its checkpoint counts.
+    /// Final path, after its checkpoint has completed.
     pub(super) fn path(&self, folder: &Path) -> PathBuf {
         folder.join(&self.place).join(format!("part-{}-{:06}.{}", self.subtask, self.number, self.suffix))
     }
 
-    /// Gives the file its name, unless it has it.
+    /// Gives the file its final name, unless it has it.
     pub(super) fn commit(&self, folder: &Path) -> io::Result<()> {
         let path = self.path(folder);
         match fs::rename(self.pending_path(folder), &path) {
@@ -89,9 +89,10 @@ impl PreparedFile {
     }
 }
 
-/// Removes what a subtask finds of attempts and jobs before in the folder and those of partitions, whose names begin with
-/// these, but for what its checkpoint knows: files numbered below the first of the subtask that wrote them that does not
-/// count yet, and those of `kept`. It answers for all whose number modulo the parallelism is its own.
+/// Removes files of earlier attempts and jobs, in the folder and in those of partitions with these name
+/// prefixes. It retains files that its checkpoint knows: those numbered below the first uncommitted file of
+/// the subtask that wrote them, and those in `kept`. The subtask is responsible for all files whose number
+/// modulo the parallelism is its own.
 pub(super) fn remove_strays(
     folder: &Path,
     levels: &[String],
@@ -119,7 +120,7 @@ pub(super) fn remove_strays(
     Ok(())
 }
 
-/// A folder, and those below it whose names begin so, level by level.
+/// A folder and those below it whose names have these prefixes, level by level.
 fn with_partitions(folder: &Path, levels: &[String]) -> io::Result<Vec<PathBuf>> {
     let mut all = vec![folder.to_owned()];
     let mut parents = 0..1;
@@ -138,7 +139,7 @@ fn with_partitions(folder: &Path, levels: &[String]) -> io::Result<Vec<PathBuf>>
     Ok(all)
 }
 
-/// Removes what a job with checkpoints left: for one without, whose parts are all there.
+/// Removes files of a job with checkpoints, on behalf of a job without, whose parts are all complete.
 pub(super) fn remove_all(folder: &Path, suffix: &str) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -153,7 +154,7 @@ pub(super) fn remove_all(folder: &Path, suffix: &str) -> io::Result<()> {
 }
 
 impl<'a> Name<'a> {
-    /// Of a file whose name ends so when it is complete.
+    /// Parses the name of a file that has this suffix when it is complete.
     fn parse(name: &'a str, suffix: &str) -> Option<Self> {
         let (index, rest) = name.strip_prefix("part-")?.split_once('.')?;
         let tail = rest.strip_prefix(suffix).filter(|tail| tail.is_empty() || tail.starts_with('.'))?;

@@ -1,4 +1,5 @@
-//! `print`: `str(record)` to the standard output of the process that submitted the job, whole lines only.
+//! `print`: writes `str(record)` to the standard output of the process that submitted the job, in whole lines
+//! only.
 
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
@@ -12,9 +13,9 @@ use crate::chain::failure::OperatorInfo;
 use crate::chain::record_format::{Collector, PythonFormat};
 use crate::log;
 
-/// One call for a batch, so that lines of several subtasks do not mix.
+/// Makes one call for each batch, so that lines of several subtasks do not mix.
 pub(in crate::chain) struct Print {
-    /// What each line begins with: `prefix> `, `2> ` or `prefix:2> `.
+    /// Prefix of each line: `prefix> `, `2> ` or `prefix:2> `.
     lead: String,
     info: OperatorInfo,
     text: String,
@@ -34,13 +35,14 @@ impl Print {
         Self { lead, info, text: String::new(), records: 0, written: WriteCounter::default() }
     }
 
-    /// A worker has it printed by the process that submitted the job, as it is: it may run elsewhere.
+    /// Writes the text. A worker sends it unchanged to the process that submitted the job, which may run
+    /// elsewhere.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
         if log::say_output(py, &self.text) {
             return Ok(());
         }
         let stdout = py.import(intern!(py, "sys"))?.getattr(intern!(py, "stdout"))?;
-        // None where the process has no standard output; print() does nothing then, too.
+        // None if the process has no standard output; print() does nothing then, too.
         if stdout.is_none() {
             return Ok(());
         }
@@ -76,7 +78,7 @@ impl Operator<PythonFormat> for Print {
         written.map_err(|error| self.info.failed(collector.token, &error, None))
     }
 
-    /// What was gathered went out with its batch.
+    /// The sink is stateless: gathered text leaves with its batch.
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }

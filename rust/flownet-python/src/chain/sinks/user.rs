@@ -1,4 +1,4 @@
-//! A user's `Sink` or `TransactionalSink`, whatever its records are.
+//! A user's `Sink` or `TransactionalSink`, for all record formats.
 
 use flownet_runtime::snapshot::{RestoredState, Snapshot};
 use flownet_runtime::{TaskContext, TaskError};
@@ -9,21 +9,21 @@ use pyo3::types::{PyBytes, PyList};
 use crate::chain::context::PyTaskContext;
 use crate::chain::failure::OperatorInfo;
 
-/// What its state is called.
+/// Name of its state.
 const STATE: &str = "transactions";
 
-/// Calls `write`, then `flush` at the end, and `close` always. A transactional one prepares for each checkpoint what it was
-/// given since the last, and commits it when the checkpoint counts.
+/// Calls `write`, then `flush` at the end, and `close` in any case. For each checkpoint, a transactional sink
+/// prepares the records received since the last one. It commits them when the checkpoint completes.
 pub(crate) struct UserSink {
     sink: Py<PyAny>,
     info: OperatorInfo,
     is_transactional: bool,
     parallelism: u32,
-    /// Some checkpoint was taken, or restored from.
+    /// True after a checkpoint or a restore.
     has_checkpoints: bool,
-    /// What is to be committed, with the checkpoint that it was prepared for, the oldest first.
+    /// Transactions to commit, with the checkpoint that each was prepared for, oldest first.
     prepared: Vec<(u64, Py<PyAny>)>,
-    /// Records were written that nothing was prepared for.
+    /// True if records were written and not yet prepared.
     is_dirty: bool,
 }
 
@@ -56,7 +56,7 @@ impl UserSink {
         written.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 
-    /// The job has come to its end.
+    /// Commits at the end of the job.
     pub(crate) fn commit(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         if !self.is_transactional {
             return self.call(py, "flush").map(drop);
@@ -121,7 +121,7 @@ impl UserSink {
         self.sink.bind(py).call_method0(method).map_err(|error| self.info.failed(py, &error, None))
     }
 
-    /// Ends the transaction that is open; none if nothing was written.
+    /// Ends the open transaction; none if nothing was written.
     fn prepare<'py>(&mut self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
         self.call(py, "flush")?;
         let prepared = self.call(py, "prepare_commit")?;

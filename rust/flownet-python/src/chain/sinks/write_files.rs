@@ -1,5 +1,5 @@
-//! `write_text`, `write_json`, `write_csv`: lines into files of a folder, which get their names when they are complete: one
-//! a subtask, or where checkpoints are taken one a subtask and checkpoint.
+//! `write_text`, `write_json`, `write_csv`: write lines into files of a folder. Files get their final names
+//! when they are complete. There is one file per subtask, or with checkpoints one per subtask and checkpoint.
 
 use std::path::PathBuf;
 
@@ -13,10 +13,11 @@ use super::{NO_PARTITION, PartFiles, WriteCounter};
 use crate::chain::failure::OperatorInfo;
 use crate::chain::record_format::{Collector, PythonFormat};
 
-/// Text gathered before it is written, whatever the batch.
+/// Text gathered before it is written, even within a batch.
 const GATHER_BYTES: usize = 256 * 1024;
 
-/// Writes `part-<subtask>.txt`, or `part-<subtask>-<number>.txt` for each checkpoint; other lines have other endings.
+/// Writes `part-<subtask>.txt`, or `part-<subtask>-<number>.txt` for each checkpoint. Other line formats have
+/// other suffixes.
 pub(in crate::chain) struct WriteFiles {
     lines: Lines,
     info: OperatorInfo,
@@ -33,7 +34,7 @@ impl WriteFiles {
         Self { lines, info, files, text: Vec::new(), records: 0, written: WriteCounter::default() }
     }
 
-    /// Writes what was gathered.
+    /// Writes the gathered text.
     fn flush(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         if self.records == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `from_collection`: values that were at hand when the dataflow was written.
+//! `from_collection`: emits values that existed when the dataflow was written.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Collection {
     }
 }
 
-/// The records, behind the definitions of the classes that they are of.
+/// Decodes the records, which follow the definitions of their classes.
 fn decoded<'py>(py: Python<'py>, encoded: &[u8], pickle: Pickle) -> Result<Bound<'py, PyList>, CodecError> {
     let table = Arc::new(ClassTable::default());
     let classes = KnownClasses::new(Arc::clone(&table), pickle);
@@ -106,5 +106,5 @@ impl Source<PythonFormat> for Collection {
     }
 }
 
-/// What its state is called.
+/// Name of its state.
 const POSITION: &str = "position";

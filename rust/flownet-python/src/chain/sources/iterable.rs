@@ -1,5 +1,5 @@
-//! `from_iterable`: an iterator of the driver process, or one that each subtask makes, pulled as fast as downstream takes
-//! its records.
+//! `from_iterable`: reads an iterator of the driver process, or one that each subtask creates, as fast as
+//! downstream accepts its records.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,28 +19,28 @@ use crate::chain::meter::Meter;
 use crate::chain::record_format::{Collector, PythonFormat};
 use crate::chain::rows::rows;
 
-/// Emits what an iterator yields.
+/// Emits the items of an iterator.
 pub(in crate::chain) struct Iterable {
     pulled: IteratorOrigin,
-    /// There may be split marks among the records.
+    /// True if there may be split marks among the records.
     tells_splits: bool,
     info: OperatorInfo,
     metrics: Option<Arc<TaskMetrics>>,
     meter: Meter,
-    /// The iterator never waits: batches need not end with each record.
+    /// True if the iterator never waits, so that batches need not end with each record.
     is_prompt: bool,
     waits: Waits,
 }
 
-/// Where the iterator comes from.
+/// Origin of the iterator.
 pub(in crate::chain) enum IteratorOrigin {
-    /// It is here.
+    /// The iterator itself.
     Iterator(Py<PyAny>),
-    /// This function of a subtask's index and the number of subtasks returns what is to be iterated over.
+    /// A function of a subtask's index and the number of subtasks, which returns the object to iterate over.
     MadeBy(Py<PyAny>),
 }
 
-/// A poll of a slow iterator ends here, so that timers and mail are looked at.
+/// Longest poll of a slow iterator. After it, timers and mail are checked.
 const LONGEST_POLL: Duration = Duration::from_millis(5);
 
 impl Iterable {
@@ -48,7 +48,7 @@ impl Iterable {
         Self { pulled, tells_splits, info, metrics: None, meter, is_prompt: false, waits: Waits::new() }
     }
 
-    /// Emits the records of one poll, and counts how many were pulled.
+    /// Emits the records of one poll, and counts the pulls.
     fn emit_pulled(&mut self, collector: &mut Collector<'_, '_>, pulls: &mut u32) -> Result<SourceStatus, TaskError> {
         let py = collector.token;
         let info = &self.info;
@@ -83,7 +83,7 @@ impl Iterable {
             if !may_go_on {
                 break;
             }
-            // The clock costs as much as a cheap record, so it is read now and then.
+            // Reading the clock costs as much as a cheap record, so it is read occasionally.
             if pulls.is_multiple_of(16) && started.elapsed() > LONGEST_POLL {
                 break;
             }
@@ -107,8 +107,8 @@ impl Source<PythonFormat> for Iterable {
         Ok(())
     }
 
-    /// Every record is on its way before the next is pulled, unless the iterator is known not to wait for it: nobody can
-    /// tell of another whether it will.
+    /// Sends each record before it pulls the next, unless the iterator is known not to wait. Any other
+    /// iterator may wait for its next record.
     fn emit<'py>(&mut self, collector: &mut Collector<'_, 'py>) -> Result<SourceStatus, TaskError> {
         let mut pulls = 0;
         if self.is_prompt {
@@ -122,12 +122,12 @@ impl Source<PythonFormat> for Iterable {
         status
     }
 
-    /// It cannot be repeated.
+    /// Writes nothing: the source is not replayable.
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }
 
-    /// A generator that is not used up runs its `finally` blocks now, and not whenever it is collected.
+    /// Runs the `finally` blocks of an unfinished generator now, and not at its garbage collection.
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let IteratorOrigin::Iterator(iterator) = &self.pulled else { return Ok(()) };
         let closed = match iterator.bind(py).getattr_opt("close") {
@@ -139,7 +139,7 @@ impl Source<PythonFormat> for Iterable {
     }
 }
 
-/// Whether it is one of Python's own iterators over what is there already.
+/// Returns true for Python's own iterators over existing values.
 fn never_waits(iterator: &Bound<'_, PyAny>) -> bool {
     let class = iterator.get_type();
     let name = class.fully_qualified_name();

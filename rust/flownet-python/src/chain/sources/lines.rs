@@ -1,4 +1,4 @@
-//! Lines of text on their way to `str`: gathered without the interpreter, decoded in one attachment.
+//! Converts lines of text to `str`: gathers them without the interpreter, and decodes them in one attachment.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ pub(in crate::chain) struct LineDecoder {
     bytes: Vec<u8>,
     /// End of each line in `bytes`.
     ends: Vec<usize>,
-    /// Where lines come from, each with the index of its first line in `ends`; for error texts.
+    /// Inputs of the lines, each with the index of its first line in `ends`, for error texts.
     inputs: Vec<(usize, String)>,
-    /// Lines that were emitted already.
+    /// Number of lines that were emitted already.
     emitted: usize,
     meter: Meter,
 }
@@ -51,7 +51,7 @@ impl LineDecoder {
         self.metrics = Some(Arc::clone(&cx.metrics));
     }
 
-    /// Takes a line; false once there are enough for a poll.
+    /// Adds a line. Returns false as soon as there are enough for a poll.
     #[inline]
     pub(super) fn add(&mut self, line: &[u8]) -> bool {
         self.bytes.extend_from_slice(line);
@@ -59,12 +59,12 @@ impl LineDecoder {
         self.ends.len() < POLL_RECORDS && self.bytes.len() < POLL_BYTES
     }
 
-    /// Says where the line taken last and those after it come from.
+    /// Sets the input of the last added line and the following ones.
     pub(super) fn begin_input(&mut self, name: String) {
         self.inputs.push((self.ends.len().saturating_sub(1), name));
     }
 
-    /// How many lines of this poll were emitted; none where no poll is cut off.
+    /// Number of lines of this poll that were emitted; none if no poll is cut off.
     pub(super) fn cut_off_at(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.emitted as u64)
     }
@@ -73,7 +73,7 @@ impl LineDecoder {
         self.ends.is_empty()
     }
 
-    /// Emits what was taken, as far as the rate of the source allows; the rest stays.
+    /// Emits the lines as far as the source's rate limit allows, and retains the rest.
     pub(super) fn emit(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let mut start = if self.emitted == 0 { 0 } else { self.ends[self.emitted - 1] };
         while let Some(&end) = self.ends.get(self.emitted) {
@@ -119,7 +119,7 @@ impl LineDecoder {
     }
 }
 
-/// The name that Python has for it.
+/// Python's name of the error handler.
 fn handler(undecodable: InvalidUtf8) -> &'static CStr {
     match undecodable {
         InvalidUtf8::Strict => c"strict",

@@ -19,5 +19,6 @@ pub(crate) use split_mark::PySplitMark;
 pub(super) use splits::Splits;
 pub(super) use text::ReadText;
 
-/// Records of one poll: enough to pay for an attachment, few enough that a cancel or a timer is seen soon.
+/// Records of one poll: enough to amortise an attachment, few enough that a cancellation or a timer is
+/// noticed soon.
 const POLL_RECORDS: usize = 1024;

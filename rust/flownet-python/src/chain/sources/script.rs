@@ -1,4 +1,4 @@
-//! `from_script`: records, watermarks and idleness in the order of a script.
+//! `from_script`: emits records, watermarks and idleness in the order of a script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::chain::meter::Meter;
 use crate::chain::record_format::{Collector, PythonFormat};
 use crate::chain::rows::rows;
 
-/// Emits what the script of its subtask says.
+/// Follows the script of its subtask.
 pub(in crate::chain) struct Script {
     /// Called with the subtask and the number of subtasks; returns the steps.
     make: Py<PyAny>,
@@ -28,14 +28,14 @@ pub(in crate::chain) struct Script {
     metrics: Option<Arc<TaskMetrics>>,
 }
 
-/// A step, as `flownet.testing` hands it over: what it is, when, and the record.
+/// A step of `flownet.testing`: kind, time and record.
 type Step<'py> = (u8, Option<i64>, Bound<'py, PyAny>);
 
 const RECORD: u8 = 0;
 const WATERMARK: u8 = 1;
 const IDLE: u8 = 2;
 
-/// How soon a script that has nothing to say for now is asked again; in a harness each call asks.
+/// Interval between two polls of a script that has no step for now. In a harness each call polls it.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 impl Script {
@@ -43,7 +43,7 @@ impl Script {
         Self { make, steps: None, watermark_ms: NO_TIMESTAMP, meter, info, metrics: None }
     }
 
-    /// Does as the step says; false when that was the last for this poll.
+    /// Carries out a step. Returns false if it was the last one for this poll.
     fn follow<'py>(
         &mut self,
         (what, timestamp_ms, record): Step<'py>,
@@ -103,7 +103,7 @@ impl Source<PythonFormat> for Script {
         Ok(SourceStatus::More)
     }
 
-    /// It cannot be repeated.
+    /// Writes nothing: the source is not replayable.
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `socket_text`: the lines a server sends until it closes the connection.
+//! `socket_text`: emits the lines that a server sends until it closes the connection.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use super::LineDecoder;
 use crate::chain::record_format::{Collector, PythonFormat};
 
-/// Longest time a connection may take to be made.
+/// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads from one connection.
@@ -50,7 +50,7 @@ impl Source<PythonFormat> for SocketText {
         if !self.lines.is_empty() {
             return Ok(None);
         }
-        // Nothing is held back while waiting: what had arrived is on its way.
+        // No data is held back while waiting: everything that had arrived was sent.
         let poll = out.idle_while(|| socket.fill())?;
         take_lines(socket, &mut self.lines)?;
         if !self.lines.is_empty() {
@@ -64,7 +64,7 @@ impl Source<PythonFormat> for SocketText {
         Ok(SourceStatus::More)
     }
 
-    /// It cannot be repeated.
+    /// Writes nothing: the source is not replayable.
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }

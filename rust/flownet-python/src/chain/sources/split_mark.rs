@@ -1,4 +1,4 @@
-//! Split marks: what an iterator of Python yields among its records to say of which split these are.
+//! Split marks: items that a Python iterator yields between its records to name their split.
 
 use flownet_runtime::watermark::SplitSignal;
 use pyo3::exceptions::PyValueError;

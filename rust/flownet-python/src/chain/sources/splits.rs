@@ -1,11 +1,12 @@
-//! `from_source`: splits of a source of the user, each read from a position on.
+//! `from_source`: reads splits of a user's source, each from a position on.
 //!
-//! Which splits there are and which of them a subtask reads says `flownet.connectors.source`; here they are read by turns. A
-//! position is asked for when a checkpoint is taken, and for no record: what was read and not emitted by then, which the
-//! source's rate holds back, is part of the checkpoint.
+//! `flownet.connectors.source` defines the splits and assigns them to subtasks; here a subtask reads them in
+//! turn. The source reports its position only for checkpoints, and for no record. Records that were read and
+//! not emitted by then, because the rate limit held them back, are part of the checkpoint.
 //!
-//! A source may find more splits while the job runs. Whoever lists them tells every subtask of all; what is told twice, or
-//! is part of what a subtask began with, is passed over. So a split that no checkpoint has yet is found again after a failure.
+//! A source may find more splits while the job runs. The subtask that lists them reports all of them to every
+//! subtask. A subtask ignores splits that are reported twice, or that it began with. So a split that is in no
+//! checkpoint yet is found again after a failure.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use crate::chain::record_format::{Collector, PythonFormat};
 use crate::chain::rows::rows;
 use crate::codec::{self, KnownClasses};
 
-/// Reads the splits that fall to this subtask.
+/// Reads the splits that are assigned to this subtask.
 pub(in crate::chain) struct Splits {
     /// A `flownet.connectors.source.Assignment`.
     assignment: Py<PyAny>,
@@ -44,48 +45,49 @@ pub(in crate::chain) struct Splits {
     classes: KnownClasses,
     kept: KeptValues,
     waits: Waits,
-    /// Numbered as those behind are told.
+    /// Splits by number. Downstream knows them by the same numbers.
     splits: Vec<Split>,
-    /// Those that had ended before the job was restored, and are to be remembered.
+    /// Splits that had ended before the job was restored, and are to be remembered.
     ended: Vec<Py<PyAny>>,
-    /// Those that a restore gave it; else the assignment says.
+    /// True if a restore assigned the splits, false if the assignment does.
     is_restored: bool,
     has_begun: bool,
-    /// Others may be found while the job runs: the source has no end.
+    /// True if more splits may be found while the job runs: the source has no end.
     grows: bool,
-    /// Whether checkpoints say which have ended: those that may be listed again.
+    /// True if checkpoints contain ended splits, because those may be listed again.
     keeps_ended: bool,
-    /// What was found and not yet begun with, as whoever lists has written it.
+    /// Splits that were found and not begun yet, as encoded by the subtask that lists them.
     found: Vec<Arc<[u8]>>,
     /// The splits that have not ended, in their order.
     reading: Vec<usize>,
-    /// The split that was read last, and the one that was told of last.
+    /// The split that was read last, and the one that was last reported downstream.
     current: usize,
     told: Option<usize>,
-    /// Names and positions of splits, as checkpoints have them that do not count yet, the oldest first.
+    /// Names and positions of splits in checkpoints that have not completed yet, oldest first.
     noted: Vec<(u64, Py<PyList>)>,
-    /// Some reader has said how many records are left.
+    /// True after a reader has reported the number of records left.
     knows_left: Cell<bool>,
-    /// Why one could not say it, for the next poll.
+    /// Error of a reader that failed to report it, for the next poll.
     not_counted: Cell<Option<TaskError>>,
 }
 
 /// One split.
 struct Split {
     name: Py<PyAny>,
-    /// Where it begins; of an iterator, where the record that it yielded last left it. None at the very beginning.
+    /// Position at which it begins. For an iterator, the position after the last record that it yielded. None
+    /// at the very beginning.
     position: Option<Py<PyAny>>,
     reader: Option<Reader>,
-    /// Records that were read and not emitted, and how many of them were.
+    /// Records that were read and not fully emitted, and the number of those that were.
     rest: Option<(Py<PyList>, usize)>,
-    /// It had nothing when it was asked last, and is asked again then.
+    /// Set if the last poll found no record: the time of the next poll.
     silent_until: Option<Instant>,
-    /// After so long.
+    /// Interval until the next poll of a split without records.
     ask_again: Duration,
     has_ended: bool,
 }
 
-/// Who reads a split.
+/// Reader of a split.
 enum Reader {
     /// A `SplitReader`.
     Object(Py<PyAny>),
@@ -93,7 +95,7 @@ enum Reader {
     Iterator { items: Py<PyIterator>, yields_batches: bool },
 }
 
-/// What one call of a reader gave.
+/// Result of one call of a reader.
 enum ReadResult<'py> {
     Record(Bound<'py, PyAny>),
     Batch(Bound<'py, PyList>),
@@ -101,18 +103,19 @@ enum ReadResult<'py> {
     End,
 }
 
-/// A split that has nothing for now is asked again after so long, unless its reader says otherwise.
+/// Interval until the next poll of a split without records, unless its reader chooses another.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A subtask that has nothing to read sleeps for so long.
+/// Longest sleep of a subtask without records to read.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// A poll of a slow iterator ends here, so that timers and mail are looked at.
+/// Longest poll of a slow iterator. After it, timers and mail are checked.
 const LONGEST_POLL: Duration = Duration::from_millis(5);
 
-/// What its state is called. The first item of a subtask is whether it has read all of its splits, 01 or 00, and a varint:
-/// how many subtasks there are. Each other is a split: whether it has ended, and whether it has a position, 01 or 00 each;
-/// its name, the position if it has one, and records that were read and not emitted, a block each.
+/// Name of its state. The first item of a subtask is whether it has read all of its splits, 01 or 00, and a
+/// varint: the number of subtasks. Each other item is a split: whether it has ended, and whether it has a
+/// position, 01 or 00 each. Its name, the position if it has one, and records that were read and not emitted
+/// follow, a block each.
 const STATE: &str = "splits";
 
 impl Splits {
@@ -150,7 +153,7 @@ impl Splits {
         failed(&self.info, py, error)
     }
 
-    /// Opens the splits, at the first poll: a job that is restored has been told of them by then.
+    /// Opens the splits at the first poll. By then a restored job knows them.
     fn begin(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let py = collector.token;
         self.has_begun = true;
@@ -161,14 +164,14 @@ impl Splits {
             self.splits = mine.into_iter().map(Split::new).collect();
         }
         self.open_from(py, 0)?;
-        // What is found from here on no checkpoint has.
+        // Splits that are found from here on are in no checkpoint.
         self.is_restored = false;
         let count = number(self.splits.len());
         collector.tell_split(if self.grows { SplitSignal::Growing(count) } else { SplitSignal::Among(count) })
     }
 
     fn open_from(&mut self, py: Python<'_>, first: usize) -> Result<(), TaskError> {
-        // Its readers may know what is left to read.
+        // Its readers may know how many records are left.
         self.expect_tally();
         self.reading.extend(first..self.splits.len());
         self.name_splits(py, first)?;
@@ -185,7 +188,7 @@ impl Splits {
         Ok(())
     }
 
-    /// Begins with what was found meanwhile and falls to this subtask.
+    /// Begins the splits that were found in the meantime and are assigned to this subtask.
     #[cold]
     fn begin_found(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let (py, first) = (collector.token, self.splits.len());
@@ -221,11 +224,11 @@ impl Splits {
             }
         };
         self.splits[at].reader = Some(reader);
-        // What cannot be kept is told at once, and not when the first checkpoint is due.
+        // Reports a position that cannot be encoded at once, and not at the first checkpoint.
         self.put_position(py, at, &mut Vec::new()).map(drop)
     }
 
-    /// What a checkpoint has cannot be gone on with, however often that is tried.
+    /// Error of opening splits. It is permanent for restored ones: no retry can resume them.
     #[cold]
     fn not_opened(&self, py: Python<'_>, error: &PyErr) -> TaskError {
         match self.failed(py, error) {
@@ -236,8 +239,8 @@ impl Splits {
         }
     }
 
-    /// The split to read next: one that is to be asked again, the one that time waits for, or whose turn it is. None: all
-    /// that are left have nothing for now.
+    /// The split to read next: one whose next poll is due, the one that event time waits for, or the next in
+    /// turn. None if all remaining splits have no records for now.
     fn next_split(&self, wanted: Option<u32>, now: Instant) -> Option<usize> {
         let behind = self.reading.partition_point(|at| *at <= self.current);
         let turns = || self.reading[behind..].iter().chain(&self.reading[..behind]).copied();
@@ -247,10 +250,10 @@ impl Splits {
         turns().find(is_due).or_else(|| wanted.filter(speaks)).or_else(|| turns().find(speaks))
     }
 
-    /// Those that have nothing for now are asked again then.
+    /// Status of splits without records for now, with the time of the next poll.
     fn idle(&self, now: Instant) -> SourceStatus {
         let silent = self.reading.iter().filter_map(|at| self.splits[*at].silent_until);
-        // Where it has none at all, it is woken when there is one.
+        // A subtask without splits is woken when one is found.
         let wake_after = silent.min().map_or(LONGEST_SLEEP, |until| until.saturating_duration_since(now));
         SourceStatus::Idle { wake_after }
     }
@@ -259,7 +262,8 @@ impl Splits {
         self.metrics.iter().for_each(|metrics| metrics.expect_tally());
     }
 
-    /// Records that are left to read, as far as readers know: what they have not read, and what they have and was not emitted.
+    /// Number of records that are left, as far as readers know: records not yet read, and records read and
+    /// not emitted.
     fn count_left(&self, py: Python<'_>) -> Result<Option<usize>, TaskError> {
         let (mut left, mut is_known, mut may_know) = (0_usize, self.knows_left.get(), false);
         for split in self.reading.iter().map(|at| &self.splits[*at]) {
@@ -275,13 +279,13 @@ impl Splits {
         }
         self.knows_left.set(is_known);
         if may_know {
-            // Who does not know it now may later.
+            // A reader that does not know it now may know it later.
             self.expect_tally();
         }
         Ok(is_known.then_some(left))
     }
 
-    /// Reads one split for one poll. `pulls` counts how often its iterator was asked.
+    /// Reads one split for one poll. `pulls` counts the calls of its iterator.
     fn read_split(&mut self, at: usize, collector: &mut Collector<'_, '_>, pulls: &mut u32) -> Result<(), TaskError> {
         self.current = at;
         if self.splits[at].rest.is_some() {
@@ -295,7 +299,7 @@ impl Splits {
                 ReadResult::Record(record) => {
                     let may_go_on = self.emit_record(at, record, collector)?;
                     collector.end_batch()?;
-                    // The clock costs as much as a cheap record, so it is read now and then.
+                    // Reading the clock costs as much as a cheap record, so it is read occasionally.
                     if !may_go_on || (pulls.is_multiple_of(16) && started.elapsed() > LONGEST_POLL) {
                         return Ok(());
                     }
@@ -351,7 +355,7 @@ impl Splits {
         }
     }
 
-    /// Hands on a record; false when it was the last for this poll.
+    /// Emits a record. Returns false if it was the last one for this poll.
     fn emit_record<'py>(
         &mut self,
         at: usize,
@@ -368,7 +372,7 @@ impl Splits {
         self.meter.emit(record, collector)
     }
 
-    /// Hands on what was read, as far as the rate of the source allows.
+    /// Emits records that were read, as far as the source's rate limit allows.
     fn emit_rest(&mut self, at: usize, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let Some((records, mut emitted)) = self.splits[at].rest.take() else { return Ok(()) };
         let list = records.bind(collector.token);
@@ -385,7 +389,7 @@ impl Splits {
         Ok(())
     }
 
-    /// Tells those behind whose records come next.
+    /// Reports downstream which split the next records belong to.
     #[inline]
     fn tell(&mut self, at: usize, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.told == Some(at) {
@@ -402,13 +406,13 @@ impl Splits {
         if before.is_some() {
             return Ok(());
         }
-        // Before its next records it is told of anew.
+        // It is reported again before its next records.
         self.told = self.told.filter(|told| *told != at);
         collector.tell_split(SplitSignal::Silent(number(at)))
     }
 
     fn end(&mut self, at: usize, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
-        // Where it ended is part of the checkpoints to come, as the source may tell somebody.
+        // The end position is part of later checkpoints, as the source may report it elsewhere.
         let position = self.put_position(collector.token, at, &mut Vec::new())?;
         let split = &mut self.splits[at];
         split.position = position;
@@ -420,7 +424,8 @@ impl Splits {
         collector.tell_split(SplitSignal::Ended(number(at)))
     }
 
-    /// Writes where the split would be gone on with: whether there is a position, and it. Gives the position.
+    /// Writes the position to resume the split from: whether there is one, and the position. Returns the
+    /// position.
     fn put_position(&mut self, py: Python<'_>, at: usize, out: &mut Vec<u8>) -> Result<Option<Py<PyAny>>, TaskError> {
         let Self { splits, kept, info, .. } = self;
         let split = &splits[at];
@@ -447,7 +452,7 @@ impl Splits {
         value.map_err(|error| self.info.codec_failed(py, error, None))
     }
 
-    /// Writes out a split, and adds where it is to what the source is told when the checkpoint counts.
+    /// Writes a split. Adds its position to the list that the source receives when the checkpoint completes.
     fn put_split(&mut self, py: Python<'_>, at: usize, noted: &Bound<'_, PyList>) -> Result<Vec<u8>, TaskError> {
         let mut item = vec![u8::from(self.splits[at].has_ended)];
         if let Some(position) = self.put_position(py, at, &mut item)? {
@@ -478,7 +483,7 @@ impl Split {
 }
 
 impl Reader {
-    /// A generator runs its `finally` blocks now, and not whenever it is collected.
+    /// Runs the `finally` blocks of a generator now, and not at its garbage collection.
     fn close(self, py: Python<'_>) -> PyResult<()> {
         let close = match &self {
             Self::Object(reader) => Some(reader.bind(py).getattr(intern!(py, "close"))?),
@@ -488,7 +493,8 @@ impl Reader {
     }
 }
 
-/// What the source raised. What it says of its input is no failure of a function.
+/// Converts an exception of the source. An `InputError` is an error of the input and no failure of a
+/// function.
 #[cold]
 fn failed(info: &OperatorInfo, py: Python<'_>, error: &PyErr) -> TaskError {
     input_error(py, error).unwrap_or_else(|| info.failed(py, error, None))
@@ -506,7 +512,7 @@ fn number(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// A position and a record, of what an iterator yielded.
+/// A position and a record from an item that an iterator yielded.
 #[inline]
 fn pair<'py>(yielded: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let pair = yielded.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2)?;
@@ -531,7 +537,7 @@ fn no_number(returned: &Bound<'_, PyAny>) -> PyErr {
     PyTypeError::new_err(format!("pending_records() returned {text}, where a number from 0, or None, is wanted"))
 }
 
-/// What `read` returned.
+/// Converts the return value of `read`.
 fn batch(read: Bound<'_, PyAny>) -> PyResult<ReadResult<'_>> {
     if read.is_none() {
         return Ok(ReadResult::End);
@@ -561,7 +567,8 @@ impl Source<PythonFormat> for Splits {
         self.found.push(Arc::clone(splits));
     }
 
-    /// Every record of an iterator is on its way before the next is pulled: nobody can tell whether it will wait for it.
+    /// Sends every record of an iterator before it pulls the next one, for which the iterator may have to
+    /// wait.
     fn emit<'py>(&mut self, collector: &mut Collector<'_, 'py>) -> Result<SourceStatus, TaskError> {
         if let Some(error) = self.not_counted.take() {
             return Err(error);
@@ -597,7 +604,7 @@ impl Source<PythonFormat> for Splits {
     }
 
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        // One that knows of no splits yet has not read all of them.
+        // A subtask that knows no splits yet has not read all of them.
         let knows_splits = self.has_begun || self.is_restored;
         let has_all = !self.grows && knows_splits && self.splits.iter().all(|split| split.has_ended);
         let mut header = vec![u8::from(has_all)];

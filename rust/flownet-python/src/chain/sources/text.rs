@@ -1,4 +1,4 @@
-//! `read_text`: the lines of files, shared among the subtasks.
+//! `read_text`: emits the lines of files, which its subtasks share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use pyo3::prelude::*;
 use super::LineDecoder;
 use crate::chain::record_format::{Collector, PythonFormat};
 
-/// Reads the splits that were dealt to it: one after the other, or where event time is made of its records file by file, as
-/// time asks for.
+/// Reads the splits that were assigned to it one after the other. If event time derives from its records, it
+/// reads file by file, in the order that event time demands.
 pub(in crate::chain) struct ReadText {
     splits: Vec<TextSplit>,
     is_by_file: bool,
@@ -24,10 +24,10 @@ pub(in crate::chain) struct ReadText {
     files: Option<TextFiles>,
     /// Files that have not ended.
     left: BTreeSet<u32>,
-    /// The file whose turn it is, and whether it has ended.
+    /// The current file, and whether it has ended.
     current: u32,
     has_ended: bool,
-    /// The file that was told of last, and how many splits of it had begun.
+    /// The file that was last reported downstream, and the number of its splits that had begun.
     told: Option<u32>,
     named: (u32, u64),
     parallelism: u32,
@@ -67,7 +67,7 @@ impl ReadText {
         self.files = Some(files);
     }
 
-    /// Tells those behind whose lines come next.
+    /// Reports downstream which file the next lines belong to.
     fn tell_file(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if self.told == Some(self.current) {
             return Ok(());
@@ -79,7 +79,7 @@ impl ReadText {
         collector.tell_split(SplitSignal::Of(self.current))
     }
 
-    /// The file is done with, if it has ended, and another has its turn.
+    /// Closes the current file if it has ended, and chooses the next one.
     fn go_on(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if std::mem::take(&mut self.has_ended) {
             self.left.remove(&self.current);
@@ -114,11 +114,11 @@ impl Source<PythonFormat> for ReadText {
             return Ok(Some(SourceStatus::Finished));
         };
         if !self.lines.is_empty() {
-            // The source's rate held them back.
+            // The source's rate limit held them back.
             return Ok(None);
         }
         let reader = files.turn_to(self.current as usize);
-        // The lines of a poll are of one split: where it is cut off, the rest of that is what is left.
+        // The lines of a poll are of one split. If the poll is cut off, the rest of that split is left.
         if reader.begin()? {
             if self.named != (self.current, reader.splits_begun()) {
                 self.named = (self.current, reader.splits_begun());
@@ -149,7 +149,7 @@ impl Source<PythonFormat> for ReadText {
         }
     }
 
-    /// What is not emitted: `01` and a split each.
+    /// Writes the unemitted rest: `01` and a split each.
     fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let Some(files) = &self.files else { return Ok(()) };
         let cut_off = self.lines.cut_off_at().map(|emitted| (self.current as usize, emitted));
@@ -162,7 +162,7 @@ impl Source<PythonFormat> for ReadText {
         Ok(())
     }
 
-    /// Reads on by the listing of the first run, whatever there is now.
+    /// Continues with the listing of the first run, independent of the files that exist now.
     fn restore(&mut self, _: Python<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
         if !from.has(STATE) {
             return Ok(());
@@ -174,13 +174,13 @@ impl Source<PythonFormat> for ReadText {
                 other => return Err(item.broken(format_args!("an item of kind {other}"))),
             }
         }
-        // Splits of a file lie together, also where several subtasks had some of it.
+        // Splits of a file are adjacent, even if several subtasks had some of them.
         splits.sort_by(|one, other| (&one.path, one.start).cmp(&(&other.path, other.start)));
         self.read(splits);
         Ok(())
     }
 }
 
-/// What its state is called, and the kind of its items.
+/// Name of its state, and the kind of its items.
 const STATE: &str = "splits";
 const SPLIT: u8 = 1;

@@ -1,30 +1,32 @@
-//! How long an iterator waits for its records, without a clock read for each.
+//! Measures how long an iterator waits for its records, without a clock read for each.
 //!
-//! What a poll took while its thread neither computed nor stood in line for a processor was waited for: by the iterator,
-//! or by a function that is chained behind it. Whose it was is known of polls that are *watched*, in which each pull
-//! counts as idle but for what was computed in it. Of an iterator that is slow all are, as clocks cost nothing beside its
-//! records. Of a fast one that waits now and then a few are, and the others are taken to be alike.
+//! A poll waits while its thread neither computes nor queues for a processor. The iterator waits then, or a
+//! function that is chained downstream of it. A *watched* poll tells which one: each pull counts as idle,
+//! except for the time that its thread computed. All polls of a slow iterator are watched, since clock reads
+//! cost nothing compared to its records. Of a fast iterator that waits occasionally a few polls are watched,
+//! and the others are assumed to be alike.
 //!
 //! # Invariants
-//! - W1: a poll has no more idle time than it took beyond what its thread computed.
-//! - W2: what tasks wait that compute by turns is not idle: the interpreter has them do so, and the system where there is
-//!   more to compute than processors.
-//! - W3: polls of a fast iterator that does not wait are not watched, but for the first.
+//! - W1: a poll has no more idle time than it took beyond the computation of its thread.
+//! - W2: time that tasks wait while they compute in turn is not idle. The interpreter makes them take turns,
+//!   and so does the system if there is more work than processors.
+//! - W3: polls of a fast iterator that does not wait are not watched, except the first.
 
 use std::time::Duration;
 
 use flownet_runtime::TimeSpent;
 
-/// From here on a poll is watched because of how long its records take.
+/// Polls are watched if their records take at least this long.
 const SLOW_RECORD: Duration = Duration::from_micros(20);
 
-/// What is waited for less is noise.
+/// Shorter waits are noise.
 const NOTICEABLE: Duration = Duration::from_micros(100);
 
-/// So many polls that waited are taken to be like the one that was watched; and so many are watched to find one.
+/// Number of polls with waits that are assumed to be like the watched one, and number of polls that are
+/// watched to find one.
 const ALIKE: u32 = 16;
 
-/// What is known of an iterator's waits. Its clock is the caller's.
+/// Knowledge of an iterator's waits. The caller reads the clock.
 #[derive(Debug)]
 pub(super) struct Waits {
     is_slow: bool,
@@ -33,30 +35,31 @@ pub(super) struct Waits {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum WaitKnowledge {
-    /// It waits for nothing.
+    /// It never waits.
     Prompt,
-    /// Something waited: so many more polls are watched to find out what.
+    /// Something waited: this many more polls are watched to find out what.
     Suspected(u32),
-    /// The iterator's part of what is waited for; good for so many more polls.
+    /// The iterator's share of the waits, valid for this many more polls.
     Share(f64, u32),
 }
 
 impl Waits {
-    /// Slow until it has shown otherwise.
+    /// An iterator counts as slow until polls show otherwise.
     pub(super) fn new() -> Self {
         Self { is_slow: true, known: WaitKnowledge::Prompt }
     }
 
-    /// Whether the next poll is to be watched.
+    /// Returns true if the next poll is to be watched.
     pub(super) fn is_watched(&self) -> bool {
         self.is_slow || matches!(self.known, WaitKnowledge::Suspected(_))
     }
 
-    /// A poll is over that pulled so many records beside so many other tasks of the process. Says how much of it was idle.
+    /// Ends a poll that made `pulls` pulls, beside `others` other tasks of the process. Returns its idle
+    /// time.
     pub(super) fn poll_ended(&mut self, spent: &TimeSpent, pulls: u32, others: u32) -> Duration {
-        // Who stood in line for a processor was held up by others: it neither waits nor is slow.
+        // A thread that queued for a processor was delayed by others: it neither waited nor is slow.
         let took = (spent.busy + spent.idle).saturating_sub(spent.queued);
-        // Beside those that compute too it waits for each as long as it computes itself.
+        // Beside other tasks that compute, it waits for each of them as long as it computes itself.
         let turns = spent.process.saturating_sub(spent.worked).min(spent.worked * others);
         let waited = took.saturating_sub(spent.worked + turns);
         let has_waited = waited > NOTICEABLE && waited > took / 10;
@@ -86,14 +89,14 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// An iterator and what is behind it: what each computes and waits in one poll.
+    /// An iterator and its downstream functions: the time that each computes and waits in one poll.
     #[derive(Clone, Copy, Default)]
     struct Poll {
         works: Duration,
         waits: Duration,
         works_behind: Duration,
         waits_behind: Duration,
-        /// Of the iterator, and of what is behind it.
+        /// Of the iterator, and of its downstream functions.
         queued: [Duration; 2],
         pulls: u32,
     }
@@ -106,7 +109,7 @@ mod tests {
         TimeSpent { busy, idle, worked, queued, process: worked }
     }
 
-    /// Runs polls, and says what of them was idle and how many were watched.
+    /// Runs polls. Returns their idle time and the number of watched ones.
     fn run(polls: impl IntoIterator<Item = Poll>) -> (Duration, u32) {
         let mut waits = Waits::new();
         let (mut idle, mut watched) = (Duration::ZERO, 0);
@@ -161,13 +164,13 @@ mod tests {
     fn one_that_computes_by_turns_with_others_is_not_idle() {
         for watched in [false, true] {
             let mut waits = Waits { is_slow: watched, known: WaitKnowledge::Share(1.0, ALIKE) };
-            // Of 12 ms it has computed 4, as have two others meanwhile.
+            // Of 12 ms it has computed 4, as have two others in the meantime.
             let idle = if watched { 8 * MS } else { Duration::ZERO };
             let spent =
                 TimeSpent { busy: 12 * MS - idle, idle, worked: 4 * MS, queued: Duration::ZERO, process: 12 * MS };
             assert_eq!(waits.poll_ended(&spent, 1000, 2), Duration::ZERO);
         }
-        // One that sleeps while another computes is.
+        // An iterator that sleeps while another computes is idle.
         let mut waits = Waits::new();
         let spent = TimeSpent { busy: MS, idle: 99 * MS, worked: MS, queued: Duration::ZERO, process: 96 * MS };
         assert_eq!(waits.poll_ended(&spent, 1, 2), 97 * MS);
@@ -178,7 +181,7 @@ mod tests {
         for queued in [[50 * MS, Duration::ZERO], [Duration::ZERO, 50 * MS]] {
             let slow = Poll { works: 4 * MS, queued, pulls: 1, ..Poll::default() };
             assert_eq!(run([slow; 10]), (Duration::ZERO, 10));
-            // Nor is it forgotten meanwhile that one waits now and then.
+            // In the meantime it is not forgotten that an iterator waits occasionally.
             let fast = Poll { works: MS, queued, pulls: 1024, ..Poll::default() };
             assert_eq!(run([fast; 10]), (Duration::ZERO, 1));
             let waits = Poll { waits: 100 * MS, queued: [Duration::ZERO; 2], ..fast };
