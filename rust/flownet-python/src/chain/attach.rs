@@ -76,7 +76,8 @@ impl TaskThreads {
     /// waits inside a call such as `time.sleep` notices when the call returns.
     pub fn interrupt(&self, py: Python<'_>) {
         for &(_, thread) in self.lock().threads.keys().filter(|&&(process, _)| process == process::id()) {
-            // SAFETY: attached, as `py` shows; the exception is a class. A thread that is gone is not found and left alone.
+            // SAFETY: attached, as `py` shows; the exception is a class. A thread that is gone is not found and
+            // left alone.
             unsafe { ffi::PyThreadState_SetAsyncExc(thread.cast_signed(), py.get_type::<PySystemExit>().as_ptr()) };
         }
     }
@@ -213,8 +214,9 @@ pub(super) fn enter_threads(py: Python<'_>, threads: &ThreadsOfTask) -> PyResult
 /// Registers the calling thread, which must not be attached, and leaves it detached.
 pub(super) fn keep_thread() {
     KEPT.with(|kept| {
-        // SAFETY: the interpreter is initialised (it has loaded this crate) and the thread is not attached: `Chain` methods
-        // attach and detach within themselves. `PyEval_SaveThread` needs the attachment that `PyGILState_Ensure` has made.
+        // SAFETY: the interpreter is initialised (it has loaded this crate) and the thread is not attached:
+        // `Chain` methods attach and detach within themselves. `PyEval_SaveThread` needs the attachment that
+        // `PyGILState_Ensure` has made.
         let (state, saved) = unsafe { (ffi::PyGILState_Ensure(), ffi::PyEval_SaveThread()) };
         kept.set(Some(KeptState { state, saved, listed: None }));
     });
@@ -244,8 +246,8 @@ impl TaskThread for KeptThread {
 /// Undoes [`keep_thread`], if it was called on this thread. The thread must be detached.
 pub(super) fn forget_thread() {
     if let Some(KeptState { state, saved, listed }) = KEPT.take() {
-        // SAFETY: undoes the two calls of `keep_thread` in reverse order, on the same thread, since it was kept there. Between
-        // them it is attached.
+        // SAFETY: undoes the two calls of `keep_thread` in reverse order, on the same thread, since it was kept
+        // there. Between them it is attached.
         unsafe {
             ffi::PyEval_RestoreThread(saved);
             if listed.is_some() {

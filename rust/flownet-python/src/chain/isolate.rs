@@ -55,7 +55,8 @@ pub(super) fn is_array(object: &Bound<'_, PyAny>) -> bool {
 /// do. This is checked first because it costs least.
 #[inline]
 fn shows_its_memory(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the object is alive and the interpreter attached, which is all that this asks for; it reads the object's type.
+    // SAFETY: the object is alive and the interpreter attached, which is all that this asks for; it reads the
+    // object's type.
     unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
 }
 

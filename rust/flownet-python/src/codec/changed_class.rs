@@ -1,6 +1,7 @@
-//! Classes of values that an earlier run of the program wrote, as the running program has them.
+//! Reads values of an earlier run of the program as instances of the running program's classes.
 //!
-//! `flownet.internal.class_changes` finds the class by its name before the job starts, and makes the new instances.
+//! `flownet.internal.class_changes` finds the class by its name before the job starts, and makes the new
+//! instances.
 
 use std::sync::Arc;
 
@@ -13,14 +14,14 @@ use super::class::{Class, Layout};
 
 static RESTORED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// How values that name a class by a number are read.
+/// How to read values that name a class by a number.
 #[derive(Clone, Debug)]
 pub(super) enum ClassReading {
     /// As instances of a class that has the fields they were written with.
     As(Arc<Class>),
     /// As instances of a class whose fields have changed.
     Changed(Arc<ChangedClass>),
-    /// Not at all, and why.
+    /// Unreadable, for this reason.
     Gone(Arc<str>),
 }
 
@@ -38,7 +39,7 @@ impl ClassReading {
 #[derive(Debug)]
 pub(super) struct ChangedClass {
     pub(super) class: Arc<Class>,
-    /// The kind that it was, as Python calls it.
+    /// Its earlier kind, in Python's terms.
     pub(super) kind: &'static str,
     pub(super) in_dict: Vec<Py<PyString>>,
     pub(super) in_slots: Vec<Py<PyString>>,
@@ -47,7 +48,7 @@ pub(super) struct ChangedClass {
 }
 
 impl ChangedClass {
-    /// How to read values of this layout as instances of `class`, if that can be done.
+    /// How to read values of this layout as instances of `class`, if that is possible.
     pub(super) fn reading(
         py: Python<'_>,
         class: Arc<Class>,
@@ -66,13 +67,13 @@ impl ChangedClass {
         Ok(ClassReading::Changed(Arc::new(Self { class, kind, in_dict, in_slots, change: change.unbind() })))
     }
 
-    /// The member of the Enum that is called so now.
+    /// The current member of the Enum for the member at this place.
     pub(super) fn member<'py>(&self, py: Python<'py>, place: usize) -> Result<Bound<'py, PyAny>, CodecError> {
         let name = self.in_dict.get(place).ok_or(CodecError::Malformed("a member that an Enum does not have"))?;
         self.made(py, self.change.bind(py).call_method1("member", (name,)))
     }
 
-    /// An instance with these attributes or items, by the names that they had.
+    /// An instance with these attributes or items, by their earlier names.
     pub(super) fn instance<'py>(
         &self,
         py: Python<'py>,
@@ -89,8 +90,8 @@ impl ChangedClass {
     }
 }
 
-/// What the program has in the place of a class that a checkpoint from before this run names so: a
-/// `flownet.internal.class_changes.Restored`. `None` of a class that this run has written.
+/// The program's replacement of a class that an earlier run's checkpoint names by this number: a
+/// `flownet.internal.class_changes.Restored`. `None` for a class that this run has written.
 pub(super) fn restored(py: Python<'_>, number: u64) -> Result<Option<Bound<'_, PyAny>>, CodecError> {
     let found = RESTORED.import(py, "flownet.internal.class_changes", "restored")?.call1((number,))?;
     Ok((!found.is_none()).then_some(found))

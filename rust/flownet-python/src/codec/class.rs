@@ -1,6 +1,6 @@
-//! What the codec knows of a class: how its instances travel, and what they are as keys.
+//! Describes classes to the codec: how instances are encoded, and which form they have as keys.
 //!
-//! Python looks at the class once (`flownet.internal.record_classes`), and says here what it found.
+//! Python inspects the class once (`flownet.internal.record_classes`) and reports the result here.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::CodecError;
 use flownet_runtime::varint::{put_varint, take_varint};
 
-/// Longest definition of a class: one of a script travels with all that it refers to.
+/// Longest definition of a class: a class of a script travels with all that it refers to.
 pub(super) const MAX_DEFINITION_BYTES: usize = 1 << 20;
 
 /// A class whose instances a job moves.
@@ -27,14 +27,14 @@ pub struct Class {
     pub(super) has_dict: bool,
     /// Module and qualified name, the same in every process and run.
     pub(super) identity: String,
-    /// What stands for it in keys.
+    /// Name of the class in keys.
     pub(super) name: String,
     pub(super) key: KeyRule,
-    /// As it is sent, made when it is sent first.
+    /// Its definition for readers, made before it is first sent.
     definition: OnceLock<Definition>,
 }
 
-/// How instances travel.
+/// How instances are encoded.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// By their items.
@@ -45,20 +45,20 @@ pub(super) enum Kind {
     Flag,
     /// By their attributes.
     Attributes,
-    /// By their attributes, the first of those in slots being the set of fields that were given.
+    /// By their attributes. The first slot is the set of fields that were given.
     Model,
     /// By pickle alone.
     Opaque { refusal: String },
 }
 
-/// What instances are as keys.
+/// Form of instances as keys.
 #[derive(Debug)]
 pub(super) enum KeyRule {
-    /// None, and why.
+    /// They cannot be keys, for this reason.
     Refused(String),
     /// The tuple of their items.
     Items,
-    /// What each member of an Enum equals; `None`: nothing but itself.
+    /// The value that each member of an Enum equals. `None`: it equals only itself.
     Members(Vec<Option<Py<PyAny>>>),
     /// The value of a Flag, which is an int.
     Value,
@@ -74,16 +74,16 @@ struct Definition {
     bytes: Vec<u8>,
 }
 
-/// A definition, read: how instances were written, and the class as cloudpickle wrote it.
+/// A decoded definition: the format of instances, and the class as cloudpickle wrote it.
 #[derive(Debug)]
 pub(crate) struct Layout<'a> {
     pub(crate) identity: &'a str,
-    /// As [`Kind::code`] has it.
+    /// See [`Kind::code`].
     kind: u8,
     /// Fields of a NamedTuple, attributes in the dict, or members of an Enum.
     pub(crate) in_dict: Vec<&'a str>,
     pub(crate) in_slots: Vec<&'a str>,
-    /// Empty where the class is found by its name alone.
+    /// Empty if the class is found by its name alone.
     pub(crate) pickled: &'a [u8],
 }
 
@@ -119,12 +119,13 @@ impl Class {
         })
     }
 
-    /// By what its instances name it in bytes: the hash of its definition, so that all processes agree on it.
+    /// The number by which encoded instances name the class. It is the hash of the definition, so all
+    /// processes agree on it.
     pub(super) fn number(&self, py: Python<'_>) -> Result<u64, CodecError> {
         self.definition(py).map(|definition| definition.number)
     }
 
-    /// What a reader has to have before the first instance.
+    /// The definition, which a reader needs before the first instance.
     pub fn definition_bytes(&self, py: Python<'_>) -> Result<(u64, &[u8]), CodecError> {
         self.definition(py).map(|definition| (definition.number, &*definition.bytes))
     }
@@ -141,11 +142,12 @@ impl Class {
         if bytes.len() > MAX_DEFINITION_BYTES {
             return Err(CodecError::ClassTooLarge { type_name: self.type_name(py), bytes: bytes.len() });
         }
-        // Two threads may get here, and one of the two definitions is kept.
+        // Two threads may get here. One of the two definitions is stored.
         Ok(self.definition.get_or_init(|| Definition { number: definition_number(&bytes), bytes }))
     }
 
-    /// What both ends must agree on: format and kind, then names in the dict and in slots behind their count.
+    /// The outline that both ends must agree on: format and kind, then a count and names in the dict, and the
+    /// same for slots.
     fn outline(&self, py: Python<'_>) -> Result<Vec<u8>, CodecError> {
         let members;
         let names = match &self.kind {
@@ -164,7 +166,7 @@ impl Class {
         Ok(bytes)
     }
 
-    /// Whether this class here is what the outline of a definition says.
+    /// Returns true if this class matches the outline of a definition.
     pub(super) fn agrees_with(&self, py: Python<'_>, definition: &[u8]) -> Result<bool, CodecError> {
         Ok(definition.starts_with(&self.outline(py)?))
     }
@@ -209,7 +211,7 @@ impl KeyRule {
     }
 }
 
-/// The number of a class that is defined so.
+/// The number of a class with this definition.
 pub(super) fn definition_number(definition: &[u8]) -> u64 {
     xxh3_64(definition)
 }
@@ -235,7 +237,7 @@ impl<'a> Layout<'a> {
         Ok(Self { identity, kind: *kind, in_dict, in_slots, pickled })
     }
 
-    /// The kind, as Python calls it.
+    /// The kind, in Python's terms.
     pub(crate) fn kind(&self) -> Result<&'static str, CodecError> {
         let kinds = ["tuple", "enum", "flag", "attributes", "model", "opaque"];
         let kind = usize::from(self.kind).checked_sub(1).and_then(|place| kinds.get(place));

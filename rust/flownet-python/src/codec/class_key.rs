@@ -1,4 +1,4 @@
-//! Instances of classes as keys.
+//! Encodes instances of classes as keys.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) fn encode(
                 let missing = || CodecError::unsupported_key(key, "one of its fields is not set");
                 let name = name.bind(py);
                 let mut attribute = in_slot(key, name)?.ok_or_else(missing)?;
-                // What a model holds beside its fields, which are compared as a dict, is one to it.
+                // A model compares its extra and private attributes as a dict.
                 if name.to_str()?.starts_with("__pydantic_")
                     && let Some(dict) = exact::<PyDict>(&attribute)
                 {

@@ -1,11 +1,13 @@
-//! The classes of a job: which there are, who was told of them, and who knows them.
+//! The table of a job's classes, and the classes that each sender and reader knows.
 //!
 //! # Invariants
-//! - T1: a sender tells its readers of a class, in order, before the first instance of it.
-//! - T2: only what is in the table is ever made an instance of. Into it come classes of values that were sent from here, and
-//!   those of definitions that peers sent, which prove before that they belong to the job.
-//! - T3: the table's lock is never held while Python runs: that may wait for a thread which waits for the lock.
-//! - T4: a class has a lock, an allocation and a look from Python once in each sender and reader, not once a record.
+//! - T1: a sender defines a class for its readers, in order, before the first instance of it.
+//! - T2: instances are made only of classes in the table. It contains classes of values that were sent from
+//!   here, and classes that peers defined. Peers prove beforehand that they belong to the job.
+//! - T3: the table's lock is never held while Python runs: Python may wait for a thread that waits for the
+//!   lock.
+//! - T4: a class costs a lock, an allocation and an inspection by Python once in each sender and reader, not
+//!   once a record.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,10 +21,10 @@ use super::changed_class::{ChangedClass, ClassReading, restored};
 use super::class::{Class, KeyRule, Kind, Layout, MAX_DEFINITION_BYTES, definition_number};
 use super::{CodecError, Pickle};
 
-/// Most classes of a job. One made anew for each record is a mistake.
+/// Most classes of a job. Creating a class for each record is a mistake.
 const MAX_CLASSES: usize = 4096;
 
-/// Bytes before each part of a definition: its number, where the part begins, how long the whole is.
+/// Bytes before each part of a definition: its number, the offset of the part, the length of the whole.
 const PART_HEADER_BYTES: usize = 16;
 
 /// The classes that the tasks of a job in this process share.
@@ -34,25 +36,26 @@ struct Classes {
     by_type: HashMap<usize, Arc<Class>>,
     by_number: HashMap<u64, KnownClass>,
     by_name: HashMap<String, usize>,
-    /// Definitions that have not come whole yet.
+    /// Definitions that have not arrived completely.
     arriving: HashMap<u64, Vec<u8>>,
-    /// Numbers of the classes that values in the state of each operator are of, by its name.
+    /// For each operator, by its name: numbers of the classes of values in its state.
     in_state: HashMap<String, HashSet<u64>>,
 }
 
-/// A class as values name it.
+/// A class, as values name it.
 #[derive(Clone, Debug)]
 struct KnownClass {
     reading: ClassReading,
-    /// As it came; none of a class of this process, which is defined by itself. The same class may be defined in another way
-    /// by whoever unpickled it, and so have several numbers.
+    /// The definition as it arrived; none for a class of this process, which defines itself. A process that
+    /// unpickled a class may define it in another way. So one class may have several numbers.
     definition: Option<Arc<[u8]>>,
-    /// How many bytes of the definition a checkpoint keeps: without the pickled class, if the program has it by name.
+    /// Bytes of the definition that a checkpoint stores: without the pickled class, if the program finds it
+    /// by name.
     kept_bytes: usize,
 }
 
 impl ClassTable {
-    /// What is known of a class, found out if nobody has asked before.
+    /// The description of a class, which Python inspects on the first request.
     fn class_of_type(&self, class: &Bound<'_, PyType>) -> Result<Arc<Class>, CodecError> {
         let place = class.as_ptr() as usize;
         if let Some(known) = self.lock().by_type.get(&place) {
@@ -90,7 +93,8 @@ impl ClassTable {
         self.add_numbered(py, definition_number(definition), definition)
     }
 
-    /// The number does not follow from the definition if a checkpoint kept that without the pickled class.
+    /// Adds a class with this number. The number does not follow from a definition that a checkpoint stored
+    /// without the pickled class.
     fn add_numbered(&self, py: Python<'_>, number: u64, definition: &[u8]) -> Result<(), CodecError> {
         if self.lock().by_number.contains_key(&number) {
             return Ok(());
@@ -119,7 +123,7 @@ impl ClassTable {
         self.class_of_type(&class.cast_into::<PyType>().map_err(PyErr::from)?)
     }
 
-    /// How values are read that an earlier run wrote, by what the program has in the place of their class.
+    /// How to read values of an earlier run, according to the program's replacement of their class.
     fn reading_of_restored(
         &self,
         py: Python<'_>,
@@ -138,7 +142,7 @@ impl ClassTable {
         ChangedClass::reading(py, class, &found, &Layout::read(definition)?)
     }
 
-    /// Takes a part of a definition, as [`parts`] makes them; the class is known with the last one.
+    /// Adds a part of a definition, as [`parts`] makes them. The last one makes the class known.
     pub fn add_part(&self, py: Python<'_>, part: &[u8]) -> Result<(), CodecError> {
         match self.put_together(part)? {
             Some(definition) => self.add(py, &definition),
@@ -146,7 +150,8 @@ impl ClassTable {
         }
     }
 
-    /// Several senders may define one class at a time: each sends its parts in order, so what is new continues what is here.
+    /// Appends a part. Several senders may define one class at the same time. Each sends its parts in order,
+    /// so a new part continues the stored ones.
     fn put_together(&self, part: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
         let (number, start, total, bytes) = read_part(part)?;
         let mut classes = self.lock();
@@ -176,8 +181,8 @@ impl ClassTable {
         known.iter().map(|known| known.definition(py)).collect()
     }
 
-    /// Definitions as a checkpoint keeps them of an operator: whether values in its state are of the class, the number of
-    /// the class, and the definition.
+    /// Definitions that a checkpoint stores for an operator: whether values in its state are of the class,
+    /// the number of the class, and the definition.
     fn kept_definitions(&self, py: Python<'_>, operator: &str) -> Result<Vec<Vec<u8>>, CodecError> {
         let (known, in_state) = {
             let classes = self.lock();
@@ -193,7 +198,8 @@ impl ClassTable {
         known.iter().map(kept).collect()
     }
 
-    /// Takes what a checkpoint kept of an operator: [`kept_definitions`](Self::kept_definitions).
+    /// Adds a definition that a checkpoint stored for an operator, see
+    /// [`kept_definitions`](Self::kept_definitions).
     fn add_kept(&self, py: Python<'_>, kept: &[u8], operator: Option<&str>) -> Result<(), CodecError> {
         let KeptDefinition { is_in_state, number, definition } = KeptDefinition::read(kept)?;
         if let Some(operator) = operator.filter(|_| is_in_state) {
@@ -233,9 +239,9 @@ fn check_names<'a>(py: Python<'_>, known: impl Iterator<Item = &'a KnownClass>) 
     Ok(())
 }
 
-/// A definition as a checkpoint keeps it.
+/// A definition in the format of checkpoints.
 pub(crate) struct KeptDefinition<'a> {
-    /// Whether values in the state of the operator are of the class.
+    /// True if values in the state of the operator are of the class.
     pub(crate) is_in_state: bool,
     pub(crate) number: u64,
     pub(crate) definition: &'a [u8],
@@ -253,11 +259,11 @@ impl<'a> KeptDefinition<'a> {
     }
 }
 
-/// What a sender has told its readers of.
+/// The classes that a sender has defined for its readers.
 #[derive(Debug)]
 pub struct SentClasses {
     table: Arc<ClassTable>,
-    /// The operator in whose state the values are kept.
+    /// The operator whose state contains the values.
     keeper: Option<String>,
     pickle: Pickle,
     found: HashMap<usize, FoundClass>,
@@ -267,44 +273,44 @@ pub struct SentClasses {
 #[derive(Debug)]
 struct FoundClass {
     class: Arc<Class>,
-    /// Once it is told of.
+    /// Set after the definition was sent.
     number: Option<u64>,
 }
 
 impl SentClasses {
-    /// Of a sender that has told nothing.
+    /// For a sender that has defined no class.
     pub fn new(table: Arc<ClassTable>, pickle: Pickle) -> Self {
         Self { table, keeper: None, pickle, found: HashMap::new(), news: Vec::new() }
     }
 
-    /// The same of a sender whose values are kept in the state of this operator.
+    /// For a sender that writes values to the state of this operator.
     pub fn kept_by(self, operator: &str) -> Self {
         Self { keeper: Some(operator.to_owned()), ..self }
     }
 
-    /// Whether other values than the codec's may be pickled.
+    /// Pickle policy for values outside the codec's types.
     pub(super) fn pickle(&self) -> Pickle {
         self.pickle
     }
 
-    /// Definitions to send before the record encoded last: what its readers were not told of yet.
+    /// Returns true if readers need definitions before the record encoded last.
     #[inline]
     pub fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// As [`has_news`](Self::has_news) says, and takes them.
+    /// Takes the definitions that [`has_news`](Self::has_news) reports.
     pub fn take_news(&mut self) -> Vec<Arc<Class>> {
         std::mem::take(&mut self.news)
     }
 
-    /// The class of a value, if one like it was met before.
+    /// The class of a value, if a value of that class was found before.
     #[inline]
     pub(super) fn find(&self, value: &Bound<'_, PyAny>) -> Option<Arc<Class>> {
         self.found.get(&(value.get_type_ptr() as usize)).map(|found| Arc::clone(&found.class))
     }
 
-    /// The same, found out if none was.
+    /// The description of a class, which is added if it was not found before.
     pub(super) fn learn(&mut self, class: &Bound<'_, PyType>) -> Result<Arc<Class>, CodecError> {
         let place = class.as_ptr() as usize;
         if let Some(found) = self.found.get(&place) {
@@ -315,7 +321,7 @@ impl SentClasses {
         Ok(class)
     }
 
-    /// The number of a class that was found, which is news if its readers were not told.
+    /// The number of a found class. If the readers do not know the class, its definition is to be sent.
     #[inline]
     pub(super) fn tell(&mut self, class: &Arc<Class>, py: Python<'_>) -> Result<u64, CodecError> {
         match self.found.get(&(class.class.as_ptr() as usize)) {
@@ -341,18 +347,18 @@ impl SentClasses {
     }
 }
 
-/// What a reader knows.
+/// The classes that a reader knows.
 #[derive(Debug)]
 pub struct KnownClasses {
     table: Arc<ClassTable>,
     pickle: Pickle,
     found: RefCell<HashMap<u64, ClassReading>>,
-    /// Who it is that decodes.
+    /// Accounts for the work of the thread that decodes.
     pub(super) work: ThreadWork,
 }
 
 impl KnownClasses {
-    /// All that the table has, now and later.
+    /// All classes that the table has, now and later.
     pub fn new(table: Arc<ClassTable>, pickle: Pickle) -> Self {
         Self { table, pickle, found: RefCell::default(), work: ThreadWork::default() }
     }
@@ -361,17 +367,17 @@ impl KnownClasses {
         self.pickle
     }
 
-    /// Takes a part of a definition that a peer has sent: [`ClassTable::add_part`].
+    /// Adds a part of a definition from a peer, see [`ClassTable::add_part`].
     pub fn add_part(&self, py: Python<'_>, part: &[u8]) -> Result<(), CodecError> {
         self.table.add_part(py, part)
     }
 
-    /// What a checkpoint is to keep of the classes for an operator: [`ClassTable::kept_definitions`].
+    /// Definitions that a checkpoint stores for an operator, see [`ClassTable::kept_definitions`].
     pub fn kept_definitions(&self, py: Python<'_>, operator: &str) -> Result<Vec<Vec<u8>>, CodecError> {
         self.table.kept_definitions(py, operator)
     }
 
-    /// Takes a class that a checkpoint has kept; for the state of an operator, if it is named.
+    /// Adds a class that a checkpoint has stored; for the state of an operator, if it is named.
     pub fn add_kept(&self, py: Python<'_>, kept: &[u8], operator: Option<&str>) -> Result<(), CodecError> {
         self.table.add_kept(py, kept, operator)
     }
@@ -391,7 +397,7 @@ impl KnownClasses {
     }
 }
 
-/// A definition in parts of at most `part_bytes`, each of which says where it belongs.
+/// Splits a definition into parts of at most `part_bytes`, each with its offset.
 pub fn parts(number: u64, definition: &[u8], part_bytes: usize) -> impl Iterator<Item = Vec<u8>> {
     // Both are within `MAX_DEFINITION_BYTES`.
     let (room, total) = (part_bytes - PART_HEADER_BYTES, definition.len() as u32);

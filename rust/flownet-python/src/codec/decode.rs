@@ -1,4 +1,4 @@
-//! Bytes to value: one pass, every length checked before it is used.
+//! Decodes bytes to a value in one pass. It checks every length before it uses it.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,13 +12,13 @@ use super::{
 use flownet_runtime::varint::{take_varint, unzigzag};
 use flownet_runtime::work::Work;
 
-/// Rows of an encoded array of numpy, by its first extent; `None` for anything else, which is one.
+/// Rows of an encoded numpy array, by its first extent. `None` for any other value, which is one row.
 #[inline]
 pub fn array_rows(bytes: &[u8], classes: &KnownClasses) -> Option<u64> {
     if bytes.first() != Some(&tag::NDARRAY) {
         return None;
     }
-    // What is malformed is told when it is decoded.
+    // Decoding reports malformed bytes.
     numpy::rows(&mut Decoder::new(bytes, classes)).ok().flatten()
 }
 
@@ -33,8 +33,8 @@ pub fn decode<'py>(py: Python<'py>, bytes: &[u8], classes: &KnownClasses) -> Res
 pub struct Decoder<'a> {
     rest: &'a [u8],
     pub(super) classes: &'a KnownClasses,
-    /// Items that containers may still announce. Each costs a byte at least, so this starts at the number of bytes: nested
-    /// containers that all claim the same bytes are refused before they allocate (I2).
+    /// Items that containers may still announce. Each costs a byte at least, so this starts at the number of
+    /// bytes. Nested containers that all claim the same bytes are refused before they allocate (I2).
     items_left: usize,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Decoder<'a> {
         Self { rest: bytes, classes, items_left: bytes.len() }
     }
 
-    /// Whether all bytes are read.
+    /// Returns true if all bytes are read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -67,7 +67,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// What is not read yet.
+    /// The unread bytes.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -102,7 +102,7 @@ impl<'a> Decoder<'a> {
         Ok(value)
     }
 
-    /// A length that the bytes left can hold.
+    /// Reads a length that the unread bytes can hold.
     pub(super) fn len(&mut self) -> Result<usize, CodecError> {
         let len = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
         if len > self.rest.len() {
@@ -179,13 +179,13 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A value that holds others lies so deep.
+    /// Checks the depth of a container.
     #[inline]
     pub(super) fn enter(&self, depth: usize) -> Result<(), CodecError> {
         if depth > MAX_DEPTH { Err(CodecError::TooDeep { limit: MAX_DEPTH }) } else { Ok(()) }
     }
 
-    /// A count of items (or pairs) that the bytes left can hold.
+    /// Reads a count of items (or pairs) that the unread bytes can hold.
     #[inline]
     pub(super) fn item_count(&mut self, per_item: usize) -> Result<usize, CodecError> {
         let count = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
@@ -193,7 +193,7 @@ impl<'a> Decoder<'a> {
         Ok(count)
     }
 
-    /// So many items follow: no bytes are claimed twice.
+    /// Claims bytes for this many items, so that no bytes are claimed twice.
     #[inline]
     pub(super) fn claim(&mut self, items: usize) -> Result<(), CodecError> {
         let left = self.rest.len().min(self.items_left);
@@ -210,13 +210,13 @@ impl<'a> Decoder<'a> {
         count: usize,
         depth: usize,
     ) -> Result<Bound<'py, PyAny>, CodecError> {
-        // SAFETY: attached; a fresh tuple of `count` empty slots, or null with an exception set. PyO3's constructor wants
-        // all items first: a vector for each tuple, which costs more than the tuple itself.
+        // SAFETY: attached; a fresh tuple of `count` empty slots, or null with an exception set. PyO3's
+        // constructor wants all items first: a vector for each tuple, which costs more than the tuple itself.
         let tuple = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyTuple_New(count.cast_signed()))? };
         for index in 0..count {
             let item = self.value(py, depth)?;
-            // SAFETY: `tuple` is a tuple with one reference (nobody else has seen it), `index < count`, and the call takes
-            // over the reference that `into_ptr` gives up.
+            // SAFETY: `tuple` is a tuple with one reference (nobody else has seen it), `index < count`, and the
+            // call takes over the reference that `into_ptr` gives up.
             if unsafe { ffi::PyTuple_SetItem(tuple.as_ptr(), index.cast_signed(), item.into_ptr()) } != 0 {
                 return Err(PyErr::fetch(py).into());
             }

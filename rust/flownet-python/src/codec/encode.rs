@@ -1,4 +1,5 @@
-//! Value to bytes: the common types by pointer comparison of their exact type, the others in their own files.
+//! Encodes values to bytes. It finds common types by pointer comparison of their exact type; other types have
+//! their own files.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -22,7 +23,7 @@ pub fn encode(value: &Bound<'_, PyAny>, classes: &mut SentClasses, out: &mut Vec
 pub struct Encoder<'o> {
     pub(super) classes: &'o mut SentClasses,
     pub(super) out: &'o mut Vec<u8>,
-    /// Whether what is encoded belongs to an instance of a class.
+    /// True while encoding parts of an instance of a class.
     pub(super) inside_object: bool,
 }
 
@@ -104,7 +105,7 @@ impl<'o> Encoder<'o> {
         Ok(())
     }
 
-    /// What holds values may hold no more at this depth.
+    /// Checks that a container at this depth may have contents.
     #[inline]
     pub(super) fn enter(&self, depth: usize) -> Result<(), CodecError> {
         if depth == MAX_DEPTH { Err(CodecError::TooDeep { limit: MAX_DEPTH }) } else { Ok(()) }
@@ -148,7 +149,8 @@ impl<'o> Encoder<'o> {
         tuple.iter_borrowed().try_for_each(|item| self.value(&item, depth + 1))
     }
 
-    /// A list may change under a pickled item's code: its length is read again at each step, and the count must hold.
+    /// Encodes a list. Code that a pickled item runs may change the list, so its length is read at each step,
+    /// and must equal the count.
     fn list(&mut self, list: &Bound<'_, PyList>, depth: usize) -> Result<(), CodecError> {
         self.enter(depth)?;
         let count = list.len();
@@ -165,9 +167,9 @@ impl<'o> Encoder<'o> {
         self.count(tag::DICT, count);
         let (mut position, mut seen) = (0, 0);
         let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: `dict` is a dict and the interpreter is attached. PyDict_Next lends key and value; both are owned below
-        // before any other code runs. A dict that changed size stops the walk before the next call. PyO3's own iterator
-        // panics in that case, which here a user's `__reduce__` could cause.
+        // SAFETY: `dict` is a dict and the interpreter is attached. PyDict_Next lends key and value; both are
+        // owned below before any other code runs. A dict that changed size stops the walk before the next call.
+        // PyO3's own iterator panics in that case, which here a user's `__reduce__` could cause.
         while unsafe { ffi::PyDict_Next(dict.as_ptr(), &raw mut position, &raw mut key, &raw mut value) } != 0 {
             // SAFETY: PyDict_Next returned both as borrowed, non-null references.
             let (key, value) =

@@ -1,4 +1,4 @@
-//! Why a value could not be encoded or bytes could not be decoded.
+//! Errors of encoding and decoding.
 
 use flownet_runtime::varint::VarintError;
 use pyo3::PyErr;
@@ -17,13 +17,13 @@ pub enum CodecError {
     Unsupported {
         /// Qualified name of the type.
         type_name: String,
-        /// Why not, in brackets; empty where there is no more to say.
+        /// Reason, in brackets; empty if there is no more to say.
         reason: String,
     },
     /// The class of an instance was not sent before it.
     #[error("an instance of a class that was not sent before it ({0:016x})")]
     UnknownClass(u64),
-    /// A class is another here than where it was sent from.
+    /// A class differs from the one at the sender.
     #[error(
         "class {type_name} has other fields, members or slots here than where its instances come from: all processes must \
          run the same code"
@@ -32,10 +32,10 @@ pub enum CodecError {
         /// Qualified name of the class.
         type_name: String,
     },
-    /// Values of an earlier run are of a class that the program does not have, or has with fields that do not fit.
+    /// Values of an earlier run have a class that the program lacks, or whose fields do not fit.
     #[error("{reason}")]
     NotRestored {
-        /// Which class, and what does not fit.
+        /// The class, and the mismatch.
         reason: String,
     },
     /// State has values of two classes that have the same name.
@@ -52,20 +52,20 @@ pub enum CodecError {
     TooManyClasses {
         /// Qualified name of the class.
         type_name: String,
-        /// How many there may be.
+        /// Highest number of classes.
         limit: usize,
     },
-    /// A class that cannot be pickled, which is one of the script, with all that it refers to.
+    /// A class of the script, with all that it refers to, cannot be pickled.
     #[error(
         "class {type_name} cannot be sent to other processes by value: {error}; put it into a module that they can import"
     )]
     ClassNotSent {
         /// Qualified name of the class.
         type_name: String,
-        /// Why not.
+        /// Cause of the failure.
         error: PyErr,
     },
-    /// A class that is sent with all that it refers to, and refers to too much.
+    /// A class of the script, with all that it refers to, is too large.
     #[error(
         "class {type_name} of the script takes {bytes} bytes to send, with all that it refers to, and may take {}: put it \
          into a module",
@@ -82,7 +82,7 @@ pub enum CodecError {
     UnsupportedKey {
         /// Qualified name of the type.
         type_name: String,
-        /// What a key must be.
+        /// Requirement for keys.
         reason: String,
     },
     /// The value nests deeper than [`super::MAX_DEPTH`], or contains itself.
@@ -114,7 +114,7 @@ pub enum CodecError {
     /// Bytes follow the value.
     #[error("{0} bytes follow the value")]
     Trailing(usize),
-    /// A pickled value arrived where pickle was not opted in.
+    /// A pickled value arrived although pickle was not enabled.
     #[error("a pickled value, and pickle is not opted in (Environment(codec=\"pickle\"))")]
     PickleRefused,
     /// Python refused to build or to read a value.
@@ -132,7 +132,8 @@ impl From<VarintError> for CodecError {
 }
 
 impl CodecError {
-    /// The type that the text of an [`Unsupported`](Self::Unsupported) error complains about: errors cross processes as text.
+    /// The type that an [`Unsupported`](Self::Unsupported) error is about, read from its text: errors cross
+    /// processes as text.
     pub fn type_name_in(message: &str) -> Option<&str> {
         message.split_once("values of type ")?.1.split_once(" cannot cross an exchange").map(|(name, _)| name)
     }

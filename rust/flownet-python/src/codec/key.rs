@@ -1,16 +1,18 @@
-//! The canonical form of keys: values that are one key to a `dict` are the same bytes.
+//! Encodes keys in a canonical form: values that are one key to a `dict` have the same bytes.
 //!
-//! The bytes choose the key group and index keyed state, in every process alike. They are a codec value themselves, so a
-//! native operator can turn them back into *a* key; where the key was given in another form (`True` for `1`), the sender
-//! adds it behind [`super::KEY_AS_GIVEN`].
+//! The bytes choose the key group and index keyed state, in every process alike. They are a codec value
+//! themselves, so a native operator can decode them to *a* key. If the user gave the key in another form
+//! (`True` for `1`), the sender adds it after [`super::KEY_AS_GIVEN`].
 //!
-//! - Numbers: `bool`, integral `float`, `complex` without imaginary part, `Decimal` and numpy numbers become the `int` or
-//!   `float` they equal; `-0.0` is `0`. All NaNs are one key (to a `dict` each NaN object is its own, which no other
-//!   process could tell).
+//! - Numbers: `bool`, integral `float`, `complex` without imaginary part, `Decimal` and numpy numbers become
+//!   the `int` or `float` they equal; `-0.0` is `0`. All NaNs are one key. To a `dict` each NaN object is a
+//!   key of its own, but other processes could not distinguish them.
 //! - `datetime` with a zone: its instant in UTC. numpy strings: their Python equals.
-//! - Tuples and frozensets of keys; a frozenset's items in the order of their bytes. A NamedTuple is the tuple it equals.
-//! - Enums whose members are ints or texts: what they equal. Other Enums, dataclasses and the like: the name of the class and
-//!   what makes instances equal (`class_key.rs`). This form is no value: these keys are always given beside it.
+//! - Tuples and frozensets of keys; a frozenset's items in the order of their bytes. A NamedTuple becomes the
+//!   tuple it equals.
+//! - Enums whose members are ints or strings: the value they equal. Other Enums, dataclasses and the like:
+//!   the name of the class and the attributes that make instances equal (`class_key.rs`). This form is not a
+//!   value, so these keys are always given beside it.
 
 use std::sync::Arc;
 
@@ -24,12 +26,12 @@ use super::encode::Encoder;
 use super::exact::exact;
 use super::{CodecError, MAX_DEPTH, Pickle, SentClasses, class_key, number, numpy, pandas, tag, temporal};
 
-/// How a key's canonical bytes relate to the key.
+/// Relation of a key's canonical bytes to the key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyForm {
-    /// Decoding them gives the key in value and type.
+    /// Decoding them returns the key in value and type.
     AsGiven,
-    /// Decoding them gives an equal key of another type or form.
+    /// Decoding them returns an equal key of another type or form.
     Changed,
 }
 
@@ -48,14 +50,15 @@ pub fn encode_key(key: &Bound<'_, PyAny>, classes: &mut SentClasses, out: &mut V
     Ok(if as_given { KeyForm::AsGiven } else { KeyForm::Changed })
 }
 
-/// The canonical form of `key` by itself.
+/// The canonical form of `key` alone.
 pub fn canonical_key(key: &Bound<'_, PyAny>) -> Result<Vec<u8>, CodecError> {
     let (mut classes, mut bytes) = (SentClasses::new(Arc::default(), Pickle::Refused), Vec::new());
     encode_key(key, &mut classes, &mut bytes)?;
     Ok(bytes)
 }
 
-/// Of which kind a canonical key is that begins so. None says nothing: it stands for a key that is not there.
+/// The kind of a canonical key with this first byte. The kind of `None` says nothing: it represents an absent
+/// key.
 pub fn key_kind(first_byte: u8) -> u8 {
     match first_byte {
         tag::FALSE..=tag::COMPLEX | tag::DECIMAL | tag::NUMPY_SCALAR | tag::SMALL_INT.. => 1,
@@ -70,7 +73,7 @@ pub fn key_kind(first_byte: u8) -> u8 {
     }
 }
 
-/// What users call it.
+/// The user's name of a kind.
 pub fn kind_name(kind: u8) -> &'static str {
     let names = ["number", "str", "bytes", "tuple", "frozenset", "date or time", "UUID", "class of the user's"];
     names.get(usize::from(kind).wrapping_sub(1)).copied().unwrap_or("another")
@@ -81,7 +84,7 @@ pub(super) const SUPPORTED: &str = "keys are None, bool, int, float, complex, st
                                     and strings, Enums, and tuples, frozensets, NamedTuples and frozen dataclasses of these";
 
 impl Encoder<'_> {
-    /// Returns whether decoding gives the key itself.
+    /// Encodes a key. Returns true if decoding returns the key itself.
     pub(super) fn key(&mut self, key: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
         if let Some(text) = exact::<PyString>(key) {
             self.string(text)?;
@@ -131,7 +134,7 @@ impl Encoder<'_> {
         Ok(as_given)
     }
 
-    /// Integral ones are exact in an int of any size, and -0.0 becomes 0.
+    /// Encodes a float. Integral floats are exact in an int of any size, and -0.0 becomes 0.
     fn float_key(&mut self, value: f64) -> bool {
         canonical::put_float_key(self.out, value);
         !value.is_finite() || value.fract() != 0.0
@@ -177,13 +180,14 @@ impl Encoder<'_> {
             self.float_key(real);
             return Ok(false);
         }
-        // Adding zero turns -0.0 into 0.0 and leaves every other number alone.
+        // Adding zero turns -0.0 into 0.0 and leaves every other number unchanged.
         let plain = PyComplex::from_doubles(complex.py(), real + 0.0, imaginary);
         number::encode_complex(&plain, self.out);
         Ok(real.to_bits() == (real + 0.0).to_bits())
     }
 
-    /// An integral Decimal is the int, one that a float holds exactly the float, any other its digits without trailing zeros.
+    /// Encodes a Decimal. An integral one becomes the int. One that a float holds exactly becomes the float.
+    /// Any other becomes its digits without trailing zeros.
     fn decimal_key(&mut self, key: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
         if key.call_method0("is_nan")?.is_truthy()? {
             self.float(f64::NAN);
@@ -212,7 +216,7 @@ impl Encoder<'_> {
 /// Larger integral Decimals would need an int of thousands of digits.
 const MAX_DECIMAL_EXPONENT: i64 = 4096;
 
-/// Strips the zeros that end a fraction's digits, before an exponent if there is one, then writes it as
+/// Strips trailing zeros of a fraction's digits, before an exponent if there is one. Then writes
 /// `<sign><digits>E<exponent>`, which is one text for all Decimals of one value.
 fn without_trailing_zeros(text: &str) -> String {
     let (mantissa, exponent) = text.split_once('E').unwrap_or((text, "0"));

@@ -1,4 +1,4 @@
-//! Objects that are encoded next, on their way from memory.
+//! Loads objects into the processor's cache before they are encoded.
 
 use std::hint::black_box;
 
@@ -7,11 +7,11 @@ use pyo3::types::PyTuple;
 
 use super::exact;
 
-/// Looks at values that are encoded next, one after the other, and at what lies in the tuples among them.
+/// Reads the headers of values that are encoded next, and of the items of tuples among them.
 ///
-/// Of millions of objects that a task keeps, each lies anywhere in memory, so that the encoder waits for every one of them. The
-/// looks depend on nothing but each other: the processor makes many at once, and finds the objects at hand when it encodes
-/// them. It may be said of any values; those of other kinds than these just come as they are needed.
+/// Objects of a large state are scattered in memory, so the encoder would wait for each of them. These reads
+/// depend only on each other, so the processor issues many at once. Then the encoder finds the objects in the
+/// cache. Any values may be passed; the parts of other kinds are loaded when they are needed.
 pub(crate) fn look_at<'a, 'py: 'a>(values: impl Iterator<Item = Borrowed<'a, 'py, PyAny>> + Clone) {
     for value in values.clone() {
         black_box(value.get_type_ptr());
@@ -25,5 +25,5 @@ pub(crate) fn look_at<'a, 'py: 'a>(values: impl Iterator<Item = Borrowed<'a, 'py
     }
 }
 
-/// Of one tuple.
+/// Number of items that are read of one tuple.
 const MOST_ITEMS: usize = 4;

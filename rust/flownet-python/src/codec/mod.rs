@@ -1,17 +1,17 @@
-//! The object codec: Python values of the built-in types to bytes and back, without pickle.
+//! The object codec: encodes Python values of the built-in types to bytes, and decodes them, without pickle.
 //!
-//! Chains call [`Encoder`] for what leaves a task and [`decode`] for what arrives; keyed edges call
-//! [`encode_key`] (its own page: `key.rs`). All of them need the interpreter attached.
+//! Chains call [`Encoder`] for records that leave a task and [`decode`] for records that arrive. Keyed edges call
+//! [`encode_key`] (see `key.rs`). All of them need the interpreter attached.
 //!
 //! # Invariants
-//! - I1: `decode(encode(v))` has the type of `v` and, NaN aside, its value. A type that cannot keep this promise,
-//!   subclasses of built-in types included, is refused by name: nothing changes type silently.
-//! - I2: decoding is total: any bytes give a value or a [`CodecError`]. A count is checked against the bytes left
+//! - I1: `decode(encode(v))` has the type of `v` and, except for NaN, its value. The encoder refuses types that cannot
+//!   guarantee this by name, subclasses of built-in types included. So no value changes its type silently.
+//! - I2: decoding is total: any bytes decode to a value or a [`CodecError`]. A count is checked against the bytes left
 //!   before anything is allocated, and the counts of one record add up to at most its bytes.
-//! - I3: a value nests at most [`MAX_DEPTH`] deep, so neither end can be made to overflow its stack.
-//! - I4: bytes make instances only of classes that the reader's table has ([`ClassTable`]), and run no code but what these
-//!   classes define to hash and compare, or to find the members of a Flag; unless the reader opted in to pickle with
-//!   [`Pickle::Allowed`]. Definitions of classes are code: they come on a way of their own, from peers of the job.
+//! - I3: a value nests at most [`MAX_DEPTH`] deep, so no value can make either end overflow its stack.
+//! - I4: bytes create instances only of classes in the reader's table ([`ClassTable`]). They run only code of these
+//!   classes that hashes and compares, or finds the members of a Flag. The exception is a reader that opted in to
+//!   pickle with [`Pickle::Allowed`]. Definitions of classes are code: they arrive separately, from peers of the job.
 //!
 //! # Format
 //! A value is one tag byte and a body. Integers in bodies are little-endian; `varint` is LEB128 of at most 10 bytes;
@@ -43,7 +43,7 @@
 //! | `30` | numpy scalar | dtype, its bytes |
 //! | `31` | `ndarray` | dtype, varint dimensions, a varint each, the elements in C order |
 //! | `3f` | anything, opt-in only | varint length, pickle, with classes by their number as persistent ids |
-//! | `40` | instance of a class | number of the class (8 bytes), then as its kind says: |
+//! | `40` | instance of a class | number of the class (8 bytes), then by kind: |
 //! | | NamedTuple | its items |
 //! | | Enum; Flag | varint place among its members; its value |
 //! | | dataclass, attrs class | its attributes in the order of the definition |
@@ -52,21 +52,22 @@
 //! | `80`..`bf` | `str` of 0..=63 bytes | UTF-8; the length is the low six bits |
 //! | `c0`..`ff` | `int` 0..=63 | the low six bits |
 //!
-//! `7d` and `7e` are no values: keys of classes begin with the one (`key.rs`), keyed edges use the other as a marker
+//! `7d` and `7e` are not values: keys of classes begin with `7d` (`key.rs`), and keyed edges use `7e` as a marker
 //! (`chain::record`). All other tags are errors.
 //!
-//! The number of a class is xxh3 (64 bits) of its definition: `81`, a byte (`1` NamedTuple, `2` Enum, `3` Flag, `4` class with
-//! attributes, `5` pydantic model, `6` any other), two lists of names (varint count, then varint length and name each: fields,
-//! members or attributes; attributes in slots), its module and qualified name (varint length, `module:Name`), and the class as
-//! cloudpickle writes it: by name, or by value if it is of the script. A sender sends it once ([`SentClasses`]), before the
-//! first record that needs it. Checkpoints keep definitions behind their number, and the next run finds the class by its name.
+//! The number of a class is xxh3 (64 bits) of its definition: `81`, a byte (`1` NamedTuple, `2` Enum, `3` Flag,
+//! `4` class with attributes, `5` pydantic model, `6` any other), two lists of names (varint count, then varint
+//! length and name each: fields, members or attributes; attributes in slots), its module and qualified name
+//! (varint length, `module:Name`), and the class as cloudpickle writes it: by name, or by value if the script
+//! defines it. A sender sends it once ([`SentClasses`]), before the first record that needs it. Checkpoints
+//! store definitions after their number, and the next run finds the class by its name.
 //!
-//! A zone is a byte: `0` none, `1` UTC (`timezone.utc`), `2` fixed offset (zigzag microseconds), `3` named fixed offset (as
-//! `2`, then varint length and the name), `4` `ZoneInfo` (varint length and its key).
+//! A zone is a byte: `0` none, `1` UTC (`timezone.utc`), `2` fixed offset (zigzag microseconds), `3` named
+//! fixed offset (as `2`, then varint length and the name), `4` `ZoneInfo` (varint length and its key).
 //!
-//! A dtype is a byte: `0` a plain type (length u8 and its `str`, such as `<f8`), `1` a structure (varint item size, align u8,
-//! varint fields, each: varint length and name, varint offset, dtype), `2` a subarray (dtype, varint dimensions, a
-//! varint each).
+//! A dtype is a byte: `0` a plain type (length u8 and its `str`, such as `<f8`), `1` a structure (varint item
+//! size, align u8, varint fields, each: varint length and name, varint offset, dtype), `2` a subarray (dtype,
+//! varint dimensions, a varint each).
 
 mod changed_class;
 mod class;
@@ -102,7 +103,7 @@ pub(crate) use number::small_int;
 pub use scan::{Number, item_bytes, number};
 pub use tag::KEY_AS_GIVEN;
 
-/// How deep a value may nest. Deep enough for data, shallow enough for the stack of any thread.
+/// Greatest depth of a value. Deep enough for data, shallow enough for the stack of any thread.
 pub const MAX_DEPTH: usize = 128;
 
 /// Whether values outside the built-in types may travel as pickle.
@@ -111,6 +112,6 @@ pub enum Pickle {
     /// Such values are an error on either side: bytes cannot run code.
     #[default]
     Refused,
-    /// The job asked for it: `Environment(codec="pickle")`.
+    /// The job has enabled it: `Environment(codec="pickle")`.
     Allowed,
 }

@@ -1,4 +1,4 @@
-//! Integers of any size, complex numbers, `Decimal` and `UUID`.
+//! Encodes and decodes integers of any size, complex numbers, `Decimal` and `UUID`.
 
 use std::os::raw::c_int;
 
@@ -22,12 +22,12 @@ fn uuid_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     UUID.import(py, "uuid", "UUID")
 }
 
-/// The integer, if 64 bits hold it.
+/// The integer, if it fits into 64 bits.
 #[inline]
 pub(crate) fn small_int(int: &Bound<'_, PyInt>) -> Option<i64> {
     let mut overflow: c_int = 0;
-    // SAFETY: `int` is an int, so the call cannot fail but by overflow, which it reports without raising. PyO3's extract
-    // would build and drop an OverflowError for each large integer.
+    // SAFETY: `int` is an int, so the call cannot fail but by overflow, which it reports without raising.
+    // PyO3's extract would build and drop an OverflowError for each large integer.
     let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(int.as_ptr(), &raw mut overflow) };
     (overflow == 0).then_some(value)
 }
@@ -56,7 +56,7 @@ pub(super) fn encode_complex(complex: &Bound<'_, PyComplex>, out: &mut Vec<u8>) 
     out.extend_from_slice(&complex.imag().to_le_bytes());
 }
 
-/// Encodes a `Decimal` or `UUID`; false for any other type.
+/// Encodes a `Decimal` or `UUID`. Returns false for any other type.
 pub(super) fn encode_other(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
     let py = value.py();
     let kind = value.get_type();

@@ -1,7 +1,7 @@
-//! numpy scalars and arrays, dtypes of every kind but object.
+//! Encodes and decodes numpy scalars and arrays, with dtypes of every kind except object.
 //!
-//! numpy is looked up only where it is already imported (encoding) or where bytes ask for it (decoding): a job without
-//! numpy values never pays for its import.
+//! The encoder looks up numpy only if it is already imported, and the decoder only if bytes require it. A job
+//! without numpy values never pays for its import.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,7 +15,7 @@ use flownet_runtime::varint::put_varint;
 const DTYPE_PLAIN: u8 = 0;
 const DTYPE_STRUCTURE: u8 = 1;
 const DTYPE_SUBARRAY: u8 = 2;
-/// dtypes nest rarely; numpy itself allows 32 dimensions or more.
+/// Greatest depth of a dtype. dtypes rarely nest; numpy itself allows 32 dimensions or more.
 const MAX_DTYPE_DEPTH: usize = 16;
 const MAX_DIMENSIONS: u64 = 32;
 
@@ -23,7 +23,8 @@ static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static GENERIC: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static DTYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// Encodes a numpy scalar or array; false for any other type, subclasses of arrays and scalars included.
+/// Encodes a numpy scalar or array. Returns false for any other type, subclasses of arrays and scalars
+/// included.
 pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
     if !is_imported(value.py())? {
         return Ok(false);
@@ -50,7 +51,8 @@ pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Res
     Ok(true)
 }
 
-/// The Python value that a numpy scalar equals (numbers, strings, bytes), for use in keys; `None` for other types.
+/// The Python value that a numpy scalar equals (numbers, strings, bytes), for use in keys; `None` for other
+/// types.
 pub(super) fn as_python<'py>(value: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, CodecError> {
     if !is_imported(value.py())? || !is_scalar(value)? {
         return Ok(None);
@@ -64,8 +66,8 @@ pub(super) fn as_python<'py>(value: &Bound<'py, PyAny>) -> Result<Option<Bound<'
     Ok((!item.get_type().is(value.get_type())).then_some(item))
 }
 
-/// Encodes the canonical form of a `datetime64` or `timedelta64`: that of the datetime or timedelta it equals, if there is one.
-/// False for any other type.
+/// Encodes the canonical form of a `datetime64` or `timedelta64`: that of the datetime or timedelta it
+/// equals, if there is one. Returns false for any other type.
 pub(super) fn encode_time_key(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
     let py = value.py();
     if !is_imported(py)? || !is_scalar(value)? {
@@ -91,7 +93,7 @@ pub(super) fn decode_scalar<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> 
     }
     let dtype = take_dtype(decoder, py, 0)?;
     let bytes = decoder.take(dtype.getattr("itemsize")?.extract()?)?;
-    // Through an array of no dimensions: frombuffer refuses items of zero bytes, such as an empty string.
+    // Uses an array of no dimensions: frombuffer refuses items of zero bytes, such as an empty string.
     Ok(array(py, &dtype, &[], bytes)?.get_item(PyTuple::empty(py))?)
 }
 
@@ -104,7 +106,8 @@ pub(super) fn decode_array<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> R
     array(py, &dtype, &shape, bytes)
 }
 
-/// Rows of an encoded array, which begins with its tag: its first extent. `None` for one without dimensions.
+/// Rows of an encoded array, which begins with its tag: its first extent. `None` for an array without
+/// dimensions.
 pub(super) fn rows(decoder: &mut Decoder<'_>) -> Result<Option<u64>, CodecError> {
     decoder.byte()?;
     skip_dtype(decoder, 0)?;
@@ -138,7 +141,8 @@ fn skip_dtype(decoder: &mut Decoder<'_>, depth: usize) -> Result<(), CodecError>
     Ok(())
 }
 
-/// A scalar type whose values need no look at their dtype: what aggregations over arrays give.
+/// A scalar type that needs no inspection of its dtype. Aggregations over arrays return values of these
+/// types.
 struct CommonType {
     class: Py<PyType>,
     dtype: &'static str,
@@ -146,7 +150,8 @@ struct CommonType {
 
 static COMMON: PyOnceLock<Vec<CommonType>> = PyOnceLock::new();
 
-/// Little-endian only: elsewhere none of these is a scalar's native dtype, and the general way is taken.
+/// Little-endian only: on other machines none of these is a scalar's native dtype, and the general path
+/// applies.
 const COMMON_NAMES: [(&str, &str); 4] = [("float64", "<f8"), ("int64", "<i8"), ("int32", "<i4"), ("float32", "<f4")];
 
 fn common_types(py: Python<'_>) -> PyResult<&[CommonType]> {
@@ -169,7 +174,8 @@ fn common_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<&'py CommonType>
     Ok(common_types(value.py())?.iter().find(|common| class.is(&common.class)))
 }
 
-/// As Python numbers, which hold all values of these types: `tobytes` would build an array first.
+/// Encodes through Python numbers, which hold all values of these types: `tobytes` would build an array
+/// first.
 fn put_common(out: &mut Vec<u8>, value: &Bound<'_, PyAny>, dtype: &str) -> PyResult<()> {
     match dtype {
         "<f8" => out.extend_from_slice(&value.extract::<f64>()?.to_le_bytes()),
@@ -195,7 +201,7 @@ fn take_common<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> Result<Option
     Ok(Some(common.class.bind(py).call1((number,))?))
 }
 
-/// An empty string has no bytes, but numpy gives those of one character.
+/// Encodes the bytes of an item. An empty string has no bytes, but numpy returns those of one character.
 fn put_item(out: &mut Vec<u8>, value: &Bound<'_, PyAny>, item_bytes: usize) -> Result<(), CodecError> {
     let bytes = value.call_method0("tobytes")?;
     let bytes = bytes.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
@@ -204,7 +210,7 @@ fn put_item(out: &mut Vec<u8>, value: &Bound<'_, PyAny>, item_bytes: usize) -> R
 }
 
 fn is_imported(py: Python<'_>) -> PyResult<bool> {
-    // Set by the first look at a value after the import was seen.
+    // Set by the first lookup after the import was detected.
     if NDARRAY.get(py).is_some() {
         return Ok(true);
     }
@@ -219,7 +225,8 @@ fn is_scalar(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(value.getattr("dtype")?.getattr("type")?.is(value.get_type()))
 }
 
-/// Objects are references, and the new string type keeps its text elsewhere: their bytes mean nothing to another process.
+/// Returns false for objects and the new string type. Objects are references, and that type stores its text
+/// elsewhere. Their bytes mean nothing to another process.
 fn is_portable(dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!dtype.getattr("hasobject")?.is_truthy()? && dtype.getattr("isbuiltin")?.extract::<i32>()? != 2)
 }
@@ -316,7 +323,8 @@ fn take_dtype<'py>(decoder: &mut Decoder<'_>, py: Python<'py>, depth: usize) -> 
     }
 }
 
-/// Only what `dtype.str` yields for types without references: numpy's constructor understands far more.
+/// Accepts only text that `dtype.str` yields for types without references: numpy's constructor accepts far
+/// more.
 fn plain_dtype(text: &[u8]) -> Result<&str, CodecError> {
     let malformed = CodecError::Malformed("a dtype that is none of numpy's plain ones");
     match text {
@@ -358,7 +366,7 @@ fn take_structure<'py>(
     Ok(DTYPE.import(py, "numpy", "dtype")?.call1((parts, is_aligned))?)
 }
 
-/// An array over a fresh, writable copy of `bytes`, which are as many as dtype and shape need.
+/// An array over a fresh, writable copy of `bytes`, whose length matches dtype and shape.
 fn array<'py>(
     py: Python<'py>,
     dtype: &Bound<'py, PyAny>,

@@ -1,6 +1,6 @@
-//! Instances of classes: the class by number, and what the instance holds.
+//! Encodes and decodes instances of classes: the class by number, and the contents of the instance.
 //!
-//! They are put together without their `__init__`, as pickle does it too.
+//! Decoding builds instances without their `__init__`, as pickle does.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::exact::exact;
 use super::{CodecError, Pickle, pickle, tag};
 use flownet_runtime::varint::put_varint;
 
-/// More names than this, and the fields that were given to a model travel by name.
+/// If a model has more names, the fields that were given travel by name.
 const MAX_MASK_BITS: usize = 62;
 
 /// Encodes an instance of a class that was found.
@@ -38,7 +38,7 @@ pub(super) fn encode(
     let mut encoded = instance(encoder, value, class, depth);
     if is_outermost {
         encoder.inside_object = false;
-        // Pickle knows what an instance is that contains itself.
+        // Pickle can encode an instance that contains itself.
         if matches!(encoded, Err(CodecError::TooDeep { .. })) && encoder.classes.pickle() == Pickle::Allowed {
             encoder.out.truncate(start);
             encoded = pickle::encode(encoder, value);
@@ -95,7 +95,7 @@ fn items(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>, class: &Class, dep
     tuple.iter_borrowed().try_for_each(|item| encoder.value(&item, depth + 1))
 }
 
-/// Encodes the attributes in the order of the class; false where there are others, or some are missing.
+/// Encodes the attributes in the order of the class. Returns false if there are others, or some are missing.
 fn regular(
     encoder: &mut Encoder<'_>,
     value: &Bound<'_, PyAny>,
@@ -123,7 +123,7 @@ fn regular(
     Ok(true)
 }
 
-/// The set of names of the fields that were given to a model, as a number of a bit each where that will do.
+/// The set of names of the fields that were given to a model, as a number with a bit for each if possible.
 fn given_fields(
     encoder: &mut Encoder<'_>,
     given: &Bound<'_, PyAny>,
@@ -145,7 +145,7 @@ fn given_fields(
     encoder.value(given, depth + 1)
 }
 
-/// Encodes whatever attributes there are, by name.
+/// Encodes all attributes by name.
 fn all_attributes(
     encoder: &mut Encoder<'_>,
     value: &Bound<'_, PyAny>,
@@ -211,7 +211,7 @@ pub(super) fn decode<'py>(
     Ok(object)
 }
 
-/// The same of an instance whose class has other fields now.
+/// Decodes an instance whose class now has other fields.
 #[cold]
 fn decode_changed<'py>(
     decoder: &mut Decoder<'_>,
@@ -281,7 +281,8 @@ fn names_of<'py>(py: Python<'py>, mask: u64, names: &[Py<PyString>]) -> Result<B
     Ok(PySet::new(py, given)?)
 }
 
-/// Into slots by way of the class, all others into the dict: no code of the class runs, whatever the names are.
+/// Sets attributes: into slots by way of the class, all others into the dict. No code of the class runs, for
+/// any names.
 fn take_all_attributes(
     decoder: &mut Decoder<'_>,
     object: &Bound<'_, PyAny>,
@@ -297,7 +298,7 @@ fn take_all_attributes(
         if class.in_slots.iter().any(|slot| slot.bind(py).to_str().is_ok_and(|slot| slot == text)) {
             set(object, name, &attribute)?;
         } else if class.has_dict {
-            // Interned as Python does it with all names of attributes.
+            // Interned as Python does with all names of attributes.
             dict_of(object)?.set_item(PyString::intern(py, text), attribute)?;
         } else {
             return Err(CodecError::Malformed("an attribute that its class has no place for"));
@@ -323,7 +324,8 @@ impl Class {
 
 /// The dict of an instance whose class has one.
 pub(super) fn dict_of<'py>(value: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>, CodecError> {
-    // SAFETY: attached; `value` lives, the call wants no closure, and gives a new reference or null with an exception set.
+    // SAFETY: attached; `value` lives, the call wants no closure, and gives a new reference or null with an
+    // exception set.
     let dict = unsafe {
         let dict = ffi::PyObject_GenericGetDict(value.as_ptr(), std::ptr::null_mut());
         Bound::from_owned_ptr_or_err(value.py(), dict)?
@@ -331,7 +333,7 @@ pub(super) fn dict_of<'py>(value: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDic
     Ok(dict.cast_into::<PyDict>().map_err(PyErr::from)?)
 }
 
-/// An attribute as `object` finds it, past what its class may say; `None` if it is not set.
+/// An attribute as `object` finds it, without the class's own lookup. `None` if it is not set.
 pub(super) fn in_slot<'py>(
     value: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
@@ -348,7 +350,7 @@ pub(super) fn in_slot<'py>(
     }
 }
 
-/// Sets an attribute as `object` does it, past what its class may say, such as that it is frozen.
+/// Sets an attribute as `object` does, bypassing rules of its class, such as that it is frozen.
 #[inline]
 fn set(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>, value: &Bound<'_, PyAny>) -> Result<(), CodecError> {
     // SAFETY: attached, and all three live.
@@ -366,9 +368,9 @@ fn new_instance<'py>(
     class: &Bound<'py, PyType>,
     arguments: &Bound<'py, PyTuple>,
 ) -> Result<Bound<'py, PyAny>, CodecError> {
-    // SAFETY: attached. `base` is a static type, whose slot `tp_new` is a function of this type. `class` is a subclass of
-    // `base` that has the `__new__` of `base` (`flownet.internal.record_classes` looks), so the function may make its instances; it
-    // gives a new reference or null with an exception set.
+    // SAFETY: attached. `base` is a static type, whose slot `tp_new` is a function of this type. `class` is a
+    // subclass of `base` that has the `__new__` of `base` (`flownet.internal.record_classes` looks), so the
+    // function may make its instances; it gives a new reference or null with an exception set.
     unsafe {
         let slot = ffi::PyType_GetSlot(base, ffi::Py_tp_new);
         let new = std::mem::transmute::<*mut std::ffi::c_void, ffi::newfunc>(slot);

@@ -1,4 +1,4 @@
-//! `OrderedDict`: a dict whose order is part of its value.
+//! Encodes and decodes `OrderedDict`: a dict whose order is part of its value.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -11,7 +11,7 @@ use super::{CodecError, tag};
 
 static ORDERED_DICT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// Encodes an `OrderedDict`; false for any other type.
+/// Encodes an `OrderedDict`. Returns false for any other type.
 pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
     let class = ORDERED_DICT.import(value.py(), "collections", "OrderedDict")?;
     if !value.get_type().is(class) {

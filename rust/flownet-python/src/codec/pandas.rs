@@ -1,6 +1,6 @@
-//! `pandas.Timestamp` and `pandas.NaT`.
+//! Encodes and decodes `pandas.Timestamp` and `pandas.NaT`.
 //!
-//! As numpy, pandas is looked up only where it is imported already or where bytes ask for it.
+//! Like numpy, pandas is looked up only if it is already imported or if bytes require it.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -10,16 +10,16 @@ use super::decode::Decoder;
 use super::encode::Encoder;
 use super::{CodecError, tag, temporal};
 
-/// Units by the byte that stands for them.
+/// Units, indexed by their byte.
 const UNITS: [&str; 4] = ["s", "ms", "us", "ns"];
 const NOT_A_TIME: u8 = 0xff;
-/// A zone of pytz, which older versions of pandas make; all other zones are those of datetimes.
+/// A zone of pytz, which older versions of pandas create. All other zones are those of datetimes.
 const ZONE_PYTZ: u8 = 0x80;
 
 static TIMESTAMP: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static NOT_A_TIME_TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// What a value is to pandas.
+/// Kind of a value in pandas.
 enum Time {
     Timestamp,
     Missing,
@@ -38,7 +38,7 @@ fn time_of(value: &Bound<'_, PyAny>) -> PyResult<Option<Time>> {
     Ok(class.is(missing).then_some(Time::Missing))
 }
 
-/// Encodes a time of pandas; false for any other type.
+/// Encodes a time of pandas. Returns false for any other type.
 pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
     match time_of(value)? {
         None => return Ok(false),
@@ -77,8 +77,8 @@ pub(super) fn decode<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> Result<
     Ok(timestamp.call_method1("tz_localize", (PyTzInfo::utc(py)?,))?.call_method1("tz_convert", (zone,))?)
 }
 
-/// Encodes the canonical form of a time of pandas: that of the datetime which it equals, if one can. False for any other
-/// type.
+/// Encodes the canonical form of a time of pandas: that of the datetime that it equals, if there is one.
+/// Returns false for any other type.
 pub(super) fn encode_key(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
     match time_of(value)? {
         None => return Ok(false),

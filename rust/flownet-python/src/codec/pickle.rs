@@ -1,7 +1,7 @@
-//! The opt-in door for types outside the codec.
+//! Opt-in encoding of types outside the codec.
 //!
-//! cloudpickle writes, plain pickle reads, and classes stand in the bytes by number, as those of the codec's instances do: one
-//! of the script is sent once, and not with each value.
+//! cloudpickle writes and plain pickle reads. The bytes name classes by number, as instances of the codec do.
+//! So a class of the script is sent once, and not with each value.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -1,6 +1,7 @@
-//! Looking into encoded values without the interpreter.
+//! Reads encoded values without the interpreter.
 //!
-//! Native aggregates read plain numbers here; whatever this page does not know is `None`, and the caller decodes it.
+//! Native aggregates read plain numbers here. For all other values the functions return `None`, and the
+//! caller decodes.
 
 use super::tag;
 use flownet_runtime::varint::{take_varint, unzigzag};
@@ -29,7 +30,8 @@ pub fn number(bytes: &[u8]) -> Option<Number> {
     }
 }
 
-/// The encoding of item `index` of a tuple or list whose items up to there are `None`, bools, numbers, strings or bytes.
+/// The encoding of item `index` of a tuple or list whose items up to there are `None`, bools, numbers, strings
+/// or bytes.
 pub fn item_bytes(bytes: &[u8], index: usize) -> Option<&[u8]> {
     let (&(tag::TUPLE | tag::LIST), rest) = bytes.split_first()? else { return None };
     let (count, mut rest) = take_varint(rest).ok()?;

@@ -1,6 +1,6 @@
 //! Tag bytes of the codec; their bodies are described in the parent module.
 
-// Those that keys of rows have, too.
+// Tags that keys of rows have, too.
 pub(super) use flownet_runtime::canonical::{
     BIG_INT, BYTES, CLASS_KEY, DATE, DATETIME, DECIMAL, FLOAT, INT, NONE, SHORT_STR, SMALL_INT, SMALL_MAX, STR, TIME,
     TIMEDELTA, TUPLE,
@@ -24,5 +24,5 @@ pub(super) const PICKLE: u8 = 0x3f;
 pub(super) const OBJECT: u8 = 0x40;
 pub(super) const OBJECT_ATTRIBUTES: u8 = 0x41;
 
-/// Not a value: on keyed edges it says that the key as the user gave it follows.
+/// Not a value: on keyed edges the key in the user's form follows this marker.
 pub const KEY_AS_GIVEN: u8 = flownet_runtime::operator::KEY_AS_GIVEN;

@@ -1,4 +1,4 @@
-//! Dates, times and durations, with their zones.
+//! Encodes and decodes dates, times and durations, with their zones.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -23,7 +23,7 @@ const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 static TIMEZONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static ZONE_INFO: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// Encodes a value of the `datetime` module; false for any other type.
+/// Encodes a value of the `datetime` module. Returns false for any other type.
 pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
     if let Ok(datetime) = value.cast_exact::<PyDateTime>() {
         encoder.out.push(tag::DATETIME);
@@ -79,8 +79,9 @@ pub(super) fn decode<'py>(
     }
 }
 
-/// Encodes the canonical form of a key of the `datetime` module: an aware datetime as its instant in UTC, `fold` dropped
-/// where Python's equality ignores it. Says whether that is the value itself, or `None` for any other type.
+/// Encodes the canonical form of a key of the `datetime` module. An aware datetime becomes its instant in
+/// UTC, and `fold` is dropped if Python's equality ignores it. Returns whether the form is the value itself,
+/// or `None` for any other type.
 pub(super) fn encode_key(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<Option<bool>, CodecError> {
     if let Ok(datetime) = value.cast_exact::<PyDateTime>() {
         return datetime_key(encoder, datetime).map(Some);
@@ -91,7 +92,8 @@ pub(super) fn encode_key(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) ->
     let offset = value.call_method0("utcoffset")?;
     if !offset.is_none() {
         let offset = offset.cast_into::<PyDelta>().map_err(PyErr::from)?;
-        // What Python compares: not brought back into one day, which would make 23:30 UTC and 00:30 of an hour later equal.
+        // The value that Python compares. It is not reduced to one day, which would make 23:30 UTC and 00:30
+        // of an hour later equal.
         encoder.blob(tag::CLASS_KEY, b"datetime:time");
         encoder.small_int(micros_of_day(time) - micros_of(&offset));
         return Ok(Some(false));
@@ -162,7 +164,8 @@ pub(super) fn put_zone(
     Ok(())
 }
 
-/// `timezone.__getinitargs__` tells a named offset from one whose name is made from the offset.
+/// Encodes a fixed offset. `timezone.__getinitargs__` distinguishes a named offset from one whose name
+/// derives from the offset.
 fn put_fixed_offset(encoder: &mut Encoder<'_>, zone: &Bound<'_, PyTzInfo>) -> Result<(), CodecError> {
     let parts = zone.call_method0("__getinitargs__")?;
     let delta = parts.get_item(0)?.cast_into::<PyDelta>().map_err(PyErr::from)?;

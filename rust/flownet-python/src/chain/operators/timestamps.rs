@@ -218,7 +218,8 @@ fn item<'a, 'py>(tuple: &'a Bound<'py, PyTuple>, index: usize) -> Option<Borrowe
     if index >= tuple.len() {
         return None;
     }
-    // SAFETY: the index is one of the tuple's, so the item is there; it lives as long as the tuple, which does not change.
+    // SAFETY: the index is one of the tuple's, so the item is there; it lives as long as the tuple, which does
+    // not change.
     unsafe { Some(Borrowed::from_ptr(tuple.py(), ffi::PyTuple_GetItem(tuple.as_ptr(), index.cast_signed()))) }
 }
 

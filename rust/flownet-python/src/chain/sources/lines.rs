@@ -98,8 +98,8 @@ impl LineDecoder {
     }
 
     fn decode<'py>(&self, py: Python<'py>, line: &[u8], index: usize) -> Result<Bound<'py, PyAny>, TaskError> {
-        // SAFETY: pointer and length are the slice's, the handler is a C string, and the result is a new reference or null
-        // with an exception set. PyO3 wraps this call for `str` objects from objects only.
+        // SAFETY: pointer and length are the slice's, the handler is a C string, and the result is a new
+        // reference or null with an exception set. PyO3 wraps this call for `str` objects from objects only.
         let decoded = unsafe {
             let (start, len) = (line.as_ptr().cast(), line.len().cast_signed());
             Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_DecodeUTF8(start, len, handler(self.undecodable).as_ptr()))
