@@ -1,4 +1,5 @@
-//! Arrow data over the PyCapsule interface: <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>.
+//! Exchanges Arrow data over the PyCapsule interface:
+//! <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -34,14 +35,14 @@ pub(super) fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<RecordBatchStream
     };
     let capsule = export.call0()?.cast_into::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
-    // SAFETY: by the interface, a capsule of this name holds a valid ArrowArrayStream, which `from_raw` moves out of it and
-    // leaves released, so that the capsule's own destructor has nothing to do.
+    // SAFETY: by the interface, a capsule of this name holds a valid ArrowArrayStream, which `from_raw` moves
+    // out of it and leaves released, so that the capsule's own destructor has nothing to do.
     let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr()) };
     check_stream(&mut stream)?;
     RecordBatchStreamReader::try_new(stream).map_err(arrow_error)
 }
 
-/// The batches of what a function returned: a stream, or one batch with `__arrow_c_array__`.
+/// The batches that a function returned: a stream, or one batch with `__arrow_c_array__`.
 pub(super) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     let py = object.py();
     if object.hasattr(intern!(py, "__arrow_c_stream__"))? {
@@ -56,8 +57,8 @@ pub(super) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>
     let (schema, array) = export.call0()?.extract::<(Bound<'_, PyCapsule>, Bound<'_, PyCapsule>)>()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
-    // SAFETY: by the interface, capsules of these names hold a valid ArrowSchema and an ArrowArray of it; the array is moved
-    // out and its place left released, the schema is only looked at while its capsule lives.
+    // SAFETY: by the interface, capsules of these names hold a valid ArrowSchema and an ArrowArray of it; the
+    // array is moved out and its place left released, the schema is only looked at while its capsule lives.
     let (array, schema) = unsafe { (FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
     check_columns(schema)?;
     // SAFETY: the array is one of this schema.
@@ -71,7 +72,7 @@ pub(super) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>
     Ok(vec![RecordBatch::from(StructArray::from(data))])
 }
 
-/// What Arrow says, as Python's.
+/// Converts an error of Arrow to an exception.
 pub(super) fn arrow_error(error: ArrowError) -> PyErr {
     match error {
         ArrowError::CDataInterface(message) | ArrowError::InvalidArgumentError(message) => {
@@ -140,7 +141,8 @@ impl PyRowBatch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        // Rows have one representation; who asks for another gets this one, as the interface allows.
+        // Rows have one representation. A consumer that requests another gets this one, as the interface
+        // allows.
         drop(requested_schema);
         let array = StructArray::from(self.0.columns.clone());
         let (array, _) = to_ffi(&array.to_data()).map_err(arrow_error)?;
@@ -149,7 +151,7 @@ impl PyRowBatch {
     }
 }
 
-/// The schema of an object with `__arrow_c_schema__`, or else of what its stream has.
+/// The schema of an object with `__arrow_c_schema__`, or else that of its stream.
 pub(super) fn schema_of(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
     let py = object.py();
     let Some(export) = object.getattr_opt(intern!(py, "__arrow_c_schema__"))? else {
@@ -157,7 +159,8 @@ pub(super) fn schema_of(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
     };
     let capsule = export.call0()?.cast_into::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
-    // SAFETY: by the interface, a capsule of this name holds a valid ArrowSchema, which is only looked at while it lives.
+    // SAFETY: by the interface, a capsule of this name holds a valid ArrowSchema, which is only looked at while
+    // it lives.
     let schema = Schema::try_from(unsafe { pointer.as_ref() }).map_err(arrow_error)?;
     Ok(Arc::new(schema))
 }

@@ -1,4 +1,4 @@
-//! Columns that are made of the values of Python objects, one after the other.
+//! Builds columns from values of Python objects, one after the other.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub(super) struct ColumnBuilder {
 }
 
 enum Values {
-    /// Of whole numbers, but the largest; with the least and the most that they may be.
+    /// Integers of all types except the largest, with the least and the greatest value of the type.
     Int(Int64Builder, i64, i64),
     Unsigned(UInt64Builder),
     Float(Float64Builder),
     Bool(BooleanBuilder),
     Text(StringBuilder),
     Bytes(BinaryBuilder),
-    /// What pyarrow knows better: times, decimals, lists.
+    /// Values that pyarrow converts: times, decimals, lists.
     Others(Option<Py<PyList>>),
 }
 
@@ -54,7 +54,7 @@ impl ColumnBuilder {
         Self { field: field.clone(), values }
     }
 
-    /// Adds a value; the error says why it does not fit.
+    /// Adds a value. The error explains why it does not fit.
     #[inline]
     pub(super) fn push(&mut self, value: Option<&Bound<'_, PyAny>>) -> Result<(), String> {
         let Some(value) = value.filter(|value| !value.is_none()) else { return self.push_none() };
@@ -111,7 +111,7 @@ impl ColumnBuilder {
         format!("column '{name}' is of type {of}, and {shown} does not fit")
     }
 
-    /// The column so far; the next value is the first of another one.
+    /// Returns the column so far. The next value begins another one.
     pub(super) fn finish(&mut self, py: Python<'_>) -> PyResult<ArrayRef> {
         let column: ArrayRef = match &mut self.values {
             Values::Int(builder, ..) => Arc::new(builder.finish()),
@@ -142,7 +142,7 @@ impl ColumnBuilder {
     }
 }
 
-/// Whether there is a value, which is kept then.
+/// Passes on a value, if there is one. Returns true if there is.
 fn kept<T>(value: Option<T>, keep: impl FnOnce(T)) -> bool {
     value.map(keep).is_some()
 }

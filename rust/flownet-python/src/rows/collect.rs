@@ -1,4 +1,4 @@
-//! `collect` of rows: batches to the process of the caller.
+//! `collect` of rows: delivers batches to the process of the caller.
 
 use flownet_rows::{Collector, RowRecord, RowsFormat};
 use flownet_runtime::TaskError;

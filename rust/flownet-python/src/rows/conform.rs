@@ -1,4 +1,4 @@
-//! Batches of others, as the schema of a stream has them.
+//! Converts batches of other libraries to the schema of a stream.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use flownet_rows::{twice, type_name};
 
-/// A schema as streams of rows have it: one kind of text, of bytes and of list, no dictionaries, no metadata.
+/// A schema in the form of row streams: one type each for strings, bytes and lists, no dictionaries, no
+/// metadata.
 pub(super) fn plain_schema(schema: &Schema) -> Schema {
     Schema::new(schema.fields().iter().map(|field| plain_field(field)).collect::<Vec<_>>())
 }
@@ -35,7 +36,7 @@ fn plain_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// The columns of a batch as this schema has them; the error says which one does not fit.
+/// Converts the columns of a batch to this schema. The error names the one that does not fit.
 pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, String> {
     let given = batch.schema();
     let names = |schema: &Schema| {

@@ -1,4 +1,4 @@
-//! What rows are written as: text of some format, or Parquet by a writer in Python for each file.
+//! Encodes rows for files: as text of some format, or as Parquet by a Python writer for each file.
 
 use std::collections::HashMap;
 
@@ -13,30 +13,30 @@ use pyo3::prelude::*;
 use super::arrow::{PyRowBatch, PyRowSchema};
 use crate::chain::{OperatorInfo, PartFiles};
 
-/// As what they are written.
+/// Format of the files.
 pub(super) enum Encoding {
-    /// Values with this between them.
+    /// Values with this delimiter between them.
     Csv { delimiter: u8 },
     /// Lines of JSON.
     Json,
-    /// Parquet, by a writer in Python.
+    /// Parquet, by a Python writer.
     Parquet(ParquetWriters),
 }
 
-/// Write files by their names, each from its first batch on.
+/// Writers that write files by their names, each from its first batch on.
 pub(super) struct ParquetWriters {
-    /// Makes one, of a path and a schema.
+    /// Creates a writer from a path and a schema.
     opens: Py<PyAny>,
     schema: SchemaRef,
-    /// By the places of their files.
+    /// Writers by the places of their files.
     writers: HashMap<String, Py<PyAny>>,
 }
 
-/// A file: among those of a subtask, the one of this place.
+/// A file: the one of this place, among those of a subtask.
 type FilePosition<'a> = (&'a mut PartFiles, &'a str);
 
 impl Encoding {
-    /// Adds rows to a file.
+    /// Appends rows to a file.
     pub(super) fn write(
         &mut self,
         to: FilePosition<'_>,
@@ -50,13 +50,13 @@ impl Encoding {
         }
     }
 
-    /// Has a file say which columns there would be.
+    /// Begins a file without rows, so that it contains the schema.
     pub(super) fn begin(&mut self, to: FilePosition<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
         let Self::Parquet(writers) = self else { return Ok(()) };
         Python::attach(|py| writers.writer(py, to, info).map(drop))
     }
 
-    /// Has what is written in Python be whole.
+    /// Completes files that Python writes.
     pub(super) fn finish(&mut self, (files, place): FilePosition<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
         let Self::Parquet(ParquetWriters { writers, .. }) = self else { return Ok(()) };
         let Some(writer) = writers.remove(place) else { return Ok(()) };
@@ -67,7 +67,7 @@ impl Encoding {
         files.measure(place)
     }
 
-    /// Lets go of what is not whole.
+    /// Drops writers of incomplete files.
     pub(super) fn give_up(&mut self) {
         if let Self::Parquet(ParquetWriters { writers, .. }) = self {
             Python::attach(|_| writers.clear());
@@ -88,7 +88,7 @@ impl ParquetWriters {
         })
     }
 
-    /// What writes a file.
+    /// The writer of a file.
     fn writer<'py>(
         &mut self,
         py: Python<'py>,
@@ -112,7 +112,7 @@ fn write_lines(
     info: &OperatorInfo,
     lines_of: impl Fn(&RecordBatch) -> Result<Vec<u8>, ArrowError>,
 ) -> Result<(), TaskError> {
-    // What was gathered for a file may be much, and its text is more.
+    // A file may have gathered many rows, and their text is even larger. So encode it in steps.
     for start in (0..batch.num_rows()).step_by(BATCH_ROWS) {
         let lines = lines_of(&batch.slice(start, BATCH_ROWS.min(batch.num_rows() - start)));
         files.write(place, &lines.map_err(|error| info.refused("ValueError", error.to_string(), None))?)?;

@@ -1,4 +1,4 @@
-//! Batches of this process for others to read, over the PyCapsule interface.
+//! Exports batches of this process to other libraries, over the PyCapsule interface.
 
 use std::sync::Arc;
 
@@ -28,12 +28,13 @@ pub(crate) fn rows_of<'py>(
 struct Reader {
     schema: SchemaRef,
     batches: Py<PyIterator>,
-    /// Of the last element, what is left: one that is no batch may have several.
+    /// Rest of the last element: an element that is not a batch may contain several.
     read: std::vec::IntoIter<RecordBatch>,
 }
 
 impl Reader {
-    /// What Python raises reaches who reads as a text: the interface has nothing else.
+    /// Reads the next batch. The reader receives a Python exception as text, since the interface has no other
+    /// form.
     fn read_on(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         loop {
             if let Some(batch) = self.read.next() {
@@ -53,7 +54,7 @@ impl Iterator for Reader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Whoever reads may do so on any thread, with the interpreter or without.
+        // The reader may call this on any thread, with the interpreter or without.
         Python::attach(|py| self.read_on(py)).map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
     }
 }

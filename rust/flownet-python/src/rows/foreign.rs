@@ -1,4 +1,4 @@
-//! The operators on rows that call Python.
+//! Operators on rows that call Python.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use super::splits::FileSplits;
 use super::write_files::WriteFiles;
 use crate::chain::{self, KeptThread, Objects, PartFiles, ThreadsOfTask};
 
-/// Makes them of the objects of a job.
+/// Creates them from the objects of a job.
 pub(crate) struct PythonForeign<'a> {
     pub(crate) objects: &'a Objects,
-    /// None: its chains run on threads that have the interpreter already.
+    /// None if its chains run on threads that already have the interpreter.
     pub(crate) threads: Option<ThreadsOfTask>,
 }
 
 impl PythonForeign<'_> {
-    /// What the user has given to an operator.
+    /// The user's object of an operator.
     fn object(&self, operator: &OperatorSpec, info: &chain::OperatorInfo) -> Result<Py<PyAny>, TaskError> {
         Python::attach(|py| self.objects.required_own(py, &operator.payload, operator.kind.name(), info))
     }

@@ -1,4 +1,4 @@
-//! `map_batches`: a function of the user from batch to batch.
+//! `map_batches`: applies a user's function to each batch.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Operator<RowsFormat> for MapBatches {
         if columns.num_rows() == 0 {
             return Ok(());
         }
-        // Which row came of which is known only where none came or went.
+        // Output rows can be matched with input rows only if their number is the same.
         let is_one_to_one = columns.num_rows() == rows;
         let (times, nanos) = (times.filter(|_| is_one_to_one), nanos.filter(|_| is_one_to_one));
         collector.emit(RowRecord::Batch(RowBatch { columns, times, nanos }))
@@ -79,12 +79,12 @@ impl Operator<RowsFormat> for MapBatches {
     }
 }
 
-/// The schema that a function gives when it is called with no rows.
+/// The schema that a function returns when it is called without rows.
 pub(super) fn tried(function: &Bound<'_, PyAny>, input: &SchemaRef) -> PyResult<SchemaRef> {
     let empty = PyRowBatch(RowBatch::new(RecordBatch::new_empty(Arc::clone(input))));
     let returned = schema_of(&function.call1((empty,))?)?;
-    // Columns of objects, as pandas and numpy have texts in, tell no type where there are no values: those that have the name
-    // of one that was given have its type.
+    // Columns of objects, which pandas and numpy use for strings, have no type if there are no values. A
+    // column that has the name of an input column gets its type.
     let of_input = |field: &FieldRef| match input.field_with_name(field.name()) {
         Ok(given) if field.data_type().is_null() => Arc::new(given.clone()),
         _ => Arc::clone(field),

@@ -1,5 +1,5 @@
-//! Streams of rows between Python and [`flownet_rows`]: Arrow data over the PyCapsule interface, without copies, and the
-//! operators that call Python once a batch.
+//! Streams of rows between Python and [`flownet_rows`]: Arrow data over the PyCapsule interface, without
+//! copies, and the operators that call Python once a batch.
 
 mod arrow;
 mod building;

@@ -1,4 +1,4 @@
-//! Aggregates of the user's: functions that take many groups at once.
+//! User aggregates: functions that process many groups at once.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::arrow::{PyRowBatch, batches_of};
 use super::conform::conform;
 use crate::chain::OperatorInfo;
 
-/// Calls them by way of the object that an operator has of them all.
+/// Calls them through the one object that an operator has for all of them.
 pub(super) struct OwnAggregates {
     object: Py<PyAny>,
     info: OperatorInfo,
@@ -26,7 +26,7 @@ impl OwnAggregates {
         Self { object, info, work: ThreadWork::default() }
     }
 
-    /// What a function returned, as this schema has it, of so many rows.
+    /// The batch that a function returned, converted to this schema. It must have this number of rows.
     fn call(
         &self,
         (aggregation, function): (&OwnAggregation, &str),
@@ -66,7 +66,7 @@ impl OwnAggregates {
     }
 }
 
-/// A batch of the numbers of groups, which is exported as one.
+/// A batch of group numbers, which is exported as such.
 fn numbers(of_row: Vec<u32>) -> RecordBatch {
     let schema = Schema::new(vec![Field::new("group", DataType::Int64, false)]);
     let numbers = Int64Array::from_iter_values(of_row.into_iter().map(i64::from));

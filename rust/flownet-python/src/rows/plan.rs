@@ -1,4 +1,4 @@
-//! What a plan of rows is checked by, before anything runs.
+//! Checks a plan of rows before anything runs.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn value_error(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// As streams of rows have it.
+/// Converts a schema to the form of row streams.
 fn checked(schema: &Schema) -> PyResult<PyRowSchema> {
     check_type_levels(schema).map_err(value_error)?;
     let schema = Arc::new(plain_schema(schema));
@@ -58,13 +58,14 @@ pub(crate) fn rows_schema(object: &Bound<'_, PyAny>, input: Option<&Bound<'_, Py
     checked(&Schema::new(fields))
 }
 
-/// Of a type of pyarrow or another library.
+/// A field from a type of pyarrow or another library.
 fn of_arrow_type(name: &str, wanted: &Bound<'_, PyAny>) -> PyResult<Field> {
     use arrow_schema::ffi::FFI_ArrowSchema;
     let capsule = wanted.call_method0("__arrow_c_schema__").map_err(|_| unknown_type(name, &wanted.to_string()))?;
     let capsule = capsule.cast_into::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
-    // SAFETY: by the interface, a capsule of this name holds a valid ArrowSchema, which is only looked at while it lives.
+    // SAFETY: by the interface, a capsule of this name holds a valid ArrowSchema, which is only looked at while
+    // it lives.
     let given = unsafe { pointer.as_ref() };
     check_column(name, given)?;
     let field = Field::try_from(given).map_err(arrow_error)?;
@@ -83,7 +84,7 @@ fn unknown_type(name: &str, wanted: &str) -> PyErr {
 #[pyfunction]
 pub(crate) fn rows_after_steps(schema: &Bound<'_, PyRowSchema>, steps: Plain<Vec<Step>>) -> PyResult<PyRowSchema> {
     let steps = BoundSteps::new(&steps.0, Arc::clone(&schema.get().0)).map_err(value_error)?;
-    // A cast may have made a type deeper.
+    // A cast may have added levels to a type.
     check_type_levels(steps.schema()).map_err(value_error)?;
     Ok(PyRowSchema(Arc::clone(steps.schema())))
 }

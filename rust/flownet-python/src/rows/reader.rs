@@ -11,11 +11,11 @@ type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
 
 /// Reads a stream.
 pub(super) struct Reader {
-    /// None: it has ended.
+    /// None after the end.
     stream: Option<Batches>,
-    /// What was read and is not all handed on, and from which row on.
+    /// A batch that is not fully emitted, and its next row.
     batch: Option<(RecordBatch, usize)>,
-    /// Rows that are still to be passed over.
+    /// Rows that are still to be skipped.
     skipped: u64,
 }
 
@@ -24,13 +24,13 @@ impl Reader {
         Self { stream: Some(Box::new(stream)), batch: None, skipped: 0 }
     }
 
-    /// Leaves out the first rows, which a run before has handed on.
+    /// Skips the first rows, which an earlier run has emitted.
     pub(super) fn pass_over(&mut self, rows: u64) {
         self.skipped = rows;
     }
 
-    /// The rows that are next, at most a batch of them; none at the end. `refused` says which source it is that cannot
-    /// be read.
+    /// The next rows, at most a batch of them; none at the end. `refused` names the source that cannot be
+    /// read.
     pub(super) fn next(
         &mut self,
         schema: &SchemaRef,
@@ -64,7 +64,7 @@ impl Reader {
     }
 }
 
-/// Hands on rows that a source has read.
+/// Emits rows that a source has read.
 pub(super) fn emit(
     batch: RecordBatch,
     metrics: Option<&TaskMetrics>,

@@ -1,4 +1,4 @@
-//! `sink_to` of rows: batches to a sink of the user.
+//! `sink_to` of rows: passes batches to a sink of the user.
 
 use flownet_rows::{Collector, RowRecord, RowsFormat};
 use flownet_runtime::operator::Operator;
@@ -12,12 +12,12 @@ use pyo3::types::PyList;
 use super::arrow::PyRowBatch;
 use crate::chain::{OperatorInfo, UserSink, WriteCounter};
 
-/// Hands on each batch as a record of its own.
+/// Passes on each batch as one record.
 pub(super) struct SinkTo {
     sink: UserSink,
-    /// As what batches are given.
+    /// Type of the objects that the sink receives.
     format: String,
-    /// Makes that of a batch.
+    /// Converts a batch to that type.
     gives: Option<Py<PyAny>>,
     info: OperatorInfo,
     written: WriteCounter,

@@ -1,4 +1,5 @@
-//! `from_arrow`: the batches of an Arrow stream, or of a table in memory, whose times ahead bound event time.
+//! `from_arrow`: emits the batches of an Arrow stream, or of a table in memory, whose later times bound event
+//! time.
 
 use std::sync::Arc;
 
@@ -25,20 +26,21 @@ pub(super) struct FromArrow {
     schema: SchemaRef,
     info: OperatorInfo,
     reader: Option<Reader>,
-    /// Of a table with a time column.
+    /// Bounds of a table with a time column.
     bounds: Option<TimeBounds>,
-    /// The lower bound that was told last.
+    /// The last lower bound that was reported downstream.
     told_ms: Option<i64>,
-    /// Rows emitted so far, of a run before too.
+    /// Number of rows emitted so far, including those of earlier runs.
     position: u64,
     metrics: Option<Arc<TaskMetrics>>,
 }
 
-/// What a plan says of the stream.
+/// Settings of the stream in a plan.
 pub(super) struct FromArrowSettings {
-    /// It is a function of a subtask's index and the number of subtasks, which makes the stream.
+    /// True if the object is a function of a subtask's index and the number of subtasks, which creates the
+    /// stream.
     pub(super) makes_its_own: bool,
-    /// The same batches come again when it is read again.
+    /// True if another reading returns the same batches.
     pub(super) is_repeatable: bool,
     /// The column of event times of a table that is in memory.
     pub(super) time_column: Option<String>,
@@ -49,7 +51,7 @@ impl FromArrow {
         Self { given, settings, schema, info, reader: None, bounds: None, told_ms: None, position: 0, metrics: None }
     }
 
-    /// Reads a table whose times ahead are wanted; its batches are in memory already.
+    /// Reads a table to find bounds of its later times. Its batches are in memory already.
     fn table(&mut self, stream: RecordBatchStreamReader, column: &str) -> Result<Reader, ArrowError> {
         let batches = stream.collect::<Result<Vec<_>, _>>()?;
         let place = self.schema.index_of(column)?;
@@ -64,7 +66,7 @@ impl FromArrow {
         Ok(Reader::new(batches.into_iter().map(Ok)))
     }
 
-    /// Tells the operators downstream that no row from here on is before some time, if it is later than the last told.
+    /// Reports downstream a lower bound of the times of all further rows, if it is later than the last one.
     fn tell_bound(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let bound_ms = self.bounds.as_ref().and_then(|bounds| bounds.from_row(self.position));
         if bound_ms <= self.told_ms {
@@ -114,7 +116,7 @@ impl Source<RowsFormat> for FromArrow {
         Ok(SourceStatus::More)
     }
 
-    /// How many rows it has emitted, which it passes over when it is read again.
+    /// Writes the number of emitted rows, which another reading skips.
     fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         if self.settings.is_repeatable {
             let mut position = Vec::new();
@@ -146,5 +148,5 @@ impl Source<RowsFormat> for FromArrow {
     }
 }
 
-/// What its state is called.
+/// Name of its state.
 const POSITION: &str = "position";

@@ -1,11 +1,12 @@
 //! `read_parquet`, `read_csv`, `read_json`: reads splits of files of rows.
 //!
-//! `flownet.rows.splits` lists the splits of a subtask, in order, with the lower bounds of their times. All of them are
-//! announced downstream before the first row, so that event time never passes a split that is unread. If the operators
-//! downstream ask for the split that is furthest behind, it is read next; of several, [`OPEN_AT_ONCE`] are open at most.
+//! `flownet.rows.splits` lists the splits of a subtask, in order, with the lower bounds of their times. All
+//! of them are announced downstream before the first row, so that event time never passes a split that is
+//! unread. If the operators downstream ask for the split that lags most, it is read next. At most
+//! [`OPEN_AT_ONCE`] splits are open.
 //!
-//! A checkpoint has for each split whether it has ended, and else how many of its rows were emitted, which are passed over
-//! when it is read again. So splits can be redistributed to other subtasks.
+//! For each split, a checkpoint contains whether it has ended. If it has not, the checkpoint also contains
+//! the number of emitted rows, which another reading skips. So splits can be redistributed to other subtasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,19 +28,19 @@ use super::arrow::stream_of;
 use super::reader::{Reader, emit};
 use crate::chain::OperatorInfo;
 
-/// Reads the splits that fall to this subtask.
+/// Reads the splits that are assigned to this subtask.
 pub(super) struct FileSplits {
     /// A `flownet.rows.splits.FileAssignment`.
     assignment: Py<PyAny>,
     schema: SchemaRef,
     info: OperatorInfo,
-    /// Numbered as they are announced downstream.
+    /// Splits by the numbers that are announced downstream.
     splits: Vec<Split>,
     /// The splits that have not ended.
     left: BTreeSet<u32>,
     /// Readers of the splits that are open.
     open: BTreeMap<u32, Reader>,
-    /// Whether the split that is furthest behind in event time is read next; else they are read in their order.
+    /// True if the split that lags most in event time is read next; otherwise they are read in their order.
     follows_time: bool,
     /// The split whose rows were announced last; none before the splits are announced.
     told: Option<u32>,
@@ -50,13 +51,13 @@ pub(super) struct FileSplits {
     metrics: Option<Arc<TaskMetrics>>,
 }
 
-/// What a split is called.
+/// Name of a split.
 #[derive(FromPyObject)]
 struct Name {
     path: String,
-    /// Of the file, when it was listed.
+    /// Size of the file when it was listed.
     bytes: u64,
-    /// Which part of it; none for all of it.
+    /// Part of the file; none for all of it.
     part: Option<u64>,
 }
 
@@ -71,21 +72,23 @@ impl fmt::Display for Name {
 
 struct Split {
     name: Name,
-    /// Rows emitted so far, of a run before too.
+    /// Number of rows emitted so far, including those of earlier runs.
     position: u64,
-    /// No row is before this time, in milliseconds since 1970-01-01 UTC.
+    /// No row has an earlier time, in milliseconds since 1970-01-01 UTC.
     lower_bound_ms: Option<i64>,
 }
 
 /// Most splits that are open at once. Each holds what its reader has decoded ahead, up to some MiB.
 const OPEN_AT_ONCE: usize = 8;
 
-/// What its state is called. The first item of a subtask is whether it has read all of its splits, 01 or 00, and a varint:
-/// how many subtasks there are. Each other is a split: whether it has ended, 01 or 00; its name, which is a block and two
-/// varints, the second of them 0 for a whole file and else one more than its part; and how many rows were emitted.
+/// Name of its state. The first item of a subtask is whether it has read all of its splits, 01 or 00, and a
+/// varint: the number of subtasks. Each other item is a split: whether it has ended, 01 or 00; its name; and
+/// the number of emitted rows. The name is a block and two varints, the second of them 0 for a whole file and
+/// else one more than its part.
 const STATE: &str = "files";
 
-/// Of a split who read it, what it is called, whether it has ended, and how many of its rows were emitted.
+/// State of a split: the subtask that read it, its name, whether it has ended, and the number of emitted
+/// rows.
 type SplitState = (u32, (String, u64, Option<u64>), bool, u64);
 
 impl FileSplits {
@@ -109,7 +112,7 @@ impl FileSplits {
         self.info.failed(py, error, None)
     }
 
-    /// Takes the splits of this subtask in a job that begins.
+    /// Begins the splits of this subtask in a new job.
     fn begin(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let place = (self.info.subtask(), self.info.parallelism());
         let mine = self.assignment.bind(py).call_method1(intern!(py, "mine"), place);
@@ -133,7 +136,7 @@ impl FileSplits {
         Ok(reader)
     }
 
-    /// Announces all splits, read or not, and what is known of their times.
+    /// Announces all splits, read or not, and the known bounds of their times.
     fn announce(&self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         collector.tell_split(SplitSignal::Among(u32::try_from(self.splits.len()).unwrap_or(u32::MAX)))?;
         (0..).zip(&self.splits).try_for_each(|(split, Split { lower_bound_ms, .. })| match *lower_bound_ms {
@@ -142,8 +145,8 @@ impl FileSplits {
         })
     }
 
-    /// The split to read next: the one that is wanted downstream, if it is open or may be opened; else the first that is
-    /// open, or the first of all. None when all have ended.
+    /// The split to read next: the one that downstream wants, if it is open or may be opened. Otherwise the
+    /// first open one, or the first of all. None after all have ended.
     fn next_split(&self, collector: &Collector<'_, '_>) -> Option<u32> {
         let wanted = if self.follows_time { collector.wanted_split() } else { None };
         let may_read = |split: &u32| self.open.contains_key(split) || self.open.len() < OPEN_AT_ONCE;
@@ -267,8 +270,8 @@ fn take_split(subtask: u32, item: &mut Input<'_>) -> Result<SplitState, TaskErro
     Ok((subtask, (path, bytes, part), has_ended, item.varint()?))
 }
 
-/// What the reader of a file said, out of what Arrow's interface puts before it, and pyarrow behind it: the lines of ours
-/// where it was said.
+/// The message of a file's reader: strips the prefix of Arrow's interface, and the suffix of pyarrow with our
+/// lines in which the error was raised.
 fn sentence_of(message: &str) -> &str {
     let said = message.split_once("Producer error: IOError: ").map_or(message, |(_, said)| said);
     said.rsplit_once(". Detail: Python exception:").map_or(said, |(sentence, _)| sentence)

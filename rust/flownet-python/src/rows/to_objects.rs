@@ -1,4 +1,4 @@
-//! `to_objects`: rows become records that are objects, and values what Python has for them.
+//! `to_objects`: converts rows to records that are objects, and values to Python's types.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, DecimalType, Float64Type, Int64Type, UInt64Type};
@@ -20,7 +20,7 @@ use pyo3::types::{PyBytes, PyDelta, PyDict, PyList, PyString, PyTuple};
 use super::arrow::{PyRowBatch, arrow_error};
 use crate::chain::{Collector, OperatorInfo, PythonFormat};
 
-/// Makes a dict or a tuple of each row.
+/// Converts each row to a dict or a tuple.
 pub(crate) struct ToObjects {
     as_dicts: bool,
     info: OperatorInfo,
@@ -155,7 +155,7 @@ fn values<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Vec<Bound<'py, PyA
     }
 }
 
-/// None where there is no value.
+/// Converts each value. A missing value becomes None.
 fn each<'py>(
     py: Python<'py>,
     array: &ArrayRef,
@@ -165,10 +165,10 @@ fn each<'py>(
     (0..array.len()).map(object).collect()
 }
 
-/// What `datetime.date.fromordinal` calls the first day of 1970.
+/// The number that `datetime.date.fromordinal` assigns to the first day of 1970.
 const DAYS_TO_1970: i64 = 719_163;
 
-/// The error of a value that Python has no object for, with the column and the way out.
+/// Error of a value that Python cannot represent, with the column and the way out.
 fn of_column(py: Python<'_>, name: &str, data_type: &DataType, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyOverflowError>(py) && !error.is_instance_of::<PyValueError>(py) {
         return error;
@@ -180,7 +180,7 @@ fn of_column(py: Python<'_>, name: &str, data_type: &DataType, error: PyErr) -> 
     ))
 }
 
-/// A duration of so many ticks, down to whole microseconds.
+/// A duration of this number of ticks, rounded down to whole microseconds.
 fn span(py: Python<'_>, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'_, PyAny>> {
     let ticks_a_second = match unit {
         TimeUnit::Second => 1,
@@ -209,7 +209,7 @@ fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "+00:00" | "Z")
 }
 
-/// Of a name, or an offset such as `+01:00`.
+/// A zone from a name, or an offset such as `+01:00`.
 fn zone_of<'py>(py: Python<'py>, zone: &str) -> PyResult<Bound<'py, PyAny>> {
     if !zone.starts_with(['+', '-']) {
         return py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((zone,));

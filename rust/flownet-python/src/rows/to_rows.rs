@@ -1,4 +1,4 @@
-//! `to_rows`: records that are objects become rows, some at a time.
+//! `to_rows`: converts records that are objects to rows, several at a time.
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -20,7 +20,7 @@ use crate::chain::{Collector, OperatorInfo, PythonFormat};
 /// Most records that become rows at a time: a window may fire millions at once.
 const GATHER_RECORDS: usize = 4096;
 
-/// Makes rows of the records of a batch.
+/// Converts the records of a batch to rows.
 pub(crate) struct ToRows {
     schema: SchemaRef,
     info: OperatorInfo,
@@ -28,7 +28,7 @@ pub(crate) struct ToRows {
     names: Vec<Py<PyString>>,
     /// Finds the values of a record that is neither dict nor tuple.
     values_of: Option<Py<PyAny>>,
-    /// When the records are that were gathered.
+    /// Times of the gathered records.
     times: Vec<i64>,
 }
 
@@ -73,7 +73,7 @@ impl ToRows {
         let py = collector.token;
         let rows = self.rows(py).and_then(|rows| Bound::new(py, PyRowBatch(rows)));
         let rows = rows.map_err(|error| self.info.failed(py, &error, None))?;
-        // Each row has its own.
+        // Each row has its own timestamp.
         collector.emit_at(NO_TIMESTAMP, rows.into_any())
     }
 
@@ -109,12 +109,13 @@ impl Operator<PythonFormat> for ToRows {
         self.leave(collector)
     }
 
-    /// What came before it leaves before it.
+    /// Emits gathered rows first: they came before the watermark.
     fn on_watermark(&mut self, _: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         self.leave(collector)
     }
 
-    /// A batch is of one split: whoever makes watermarks by split takes its rows together.
+    /// Emits gathered rows first. A batch belongs to one split, since watermarks by split treat its rows as
+    /// one.
     fn on_split(&mut self, _: SplitSignal, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         self.leave(collector)
     }

@@ -1,5 +1,5 @@
-//! Bounds how deep types nest that come over the PyCapsule interface, before they are converted: that goes one level down the
-//! stack for each level.
+//! Limits the nesting of types that arrive over the PyCapsule interface, before they are converted:
+//! conversion recurses once for each level.
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_schema::ffi::FFI_ArrowSchema;
@@ -10,11 +10,12 @@ use pyo3::prelude::*;
 /// Checks the columns of a stream that has not been read.
 pub(super) fn check_stream(stream: &mut FFI_ArrowArrayStream) -> PyResult<()> {
     let (Some(_), Some(get_schema)) = (stream.release(), stream.get_schema()) else {
-        // It was read already: its reader says so.
+        // It was read already: its reader reports that.
         return Ok(());
     };
     let mut schema = FFI_ArrowSchema::empty();
-    // SAFETY: the stream is valid and not released. It writes a valid schema, or answers with an error and writes nothing.
+    // SAFETY: the stream is valid and not released. It writes a valid schema, or answers with an error and
+    // writes nothing.
     let code = unsafe { get_schema(stream, &raw mut schema) };
     if code == 0 { check_columns(&schema) } else { Ok(()) }
 }

@@ -1,5 +1,6 @@
-//! `write_parquet`, `write_csv`, `write_json` of rows: into files of a folder, which get their names when they are complete,
-//! as those of objects do; or into files of partitions, in folders below that one.
+//! `write_parquet`, `write_csv`, `write_json` of rows: write into files of a folder, which get their final
+//! names when they are complete, as those of objects do. With partitions, the files are in folders below that
+//! one.
 
 use arrow_array::RecordBatch;
 use flownet_rows::{Collector, PartitionError, Partitions, RowRecord, RowsFormat};
@@ -10,7 +11,8 @@ use flownet_runtime::{TaskContext, TaskError};
 use super::encoding::Encoding;
 use crate::chain::{NO_PARTITION, OperatorInfo, PartFiles, WriteCounter};
 
-/// Files that are written side by side: a worker with eight subtasks stays below the thousand that systems let it have.
+/// Most files that are written at once: a worker with eight subtasks stays below the usual system limit of a
+/// thousand.
 const MOST_OPEN: usize = 48;
 
 /// Writes batches.
@@ -18,7 +20,7 @@ pub(super) struct WriteFiles {
     files: PartFiles,
     encoding: Encoding,
     partitions: Option<Partitions>,
-    /// Places of files that were begun and are not complete; the one that was written last is the last.
+    /// Places of files that were begun and are not complete, ordered by their last write.
     open: Vec<String>,
     info: OperatorInfo,
     written: WriteCounter,
@@ -39,7 +41,7 @@ impl WriteFiles {
         self.encoding.write((&mut self.files, place), batch, &self.info)
     }
 
-    /// Makes this place the last one that was written, and has no more files open than may be.
+    /// Moves this place to the end, and completes files beyond the limit of open ones.
     fn turn_to(&mut self, place: &str) -> Result<(), TaskError> {
         if let Some(found) = self.open.iter().position(|open| open == place) {
             self.open[found..].rotate_left(1);
@@ -58,7 +60,7 @@ impl WriteFiles {
         self.files.seal(place)
     }
 
-    /// Writes what was gathered, one file after the other, and has all files be whole.
+    /// Writes the gathered rows, one file after the other, and completes all files.
     fn finish_files(&mut self) -> Result<(), TaskError> {
         while let Some((place, batch)) = self.gathered(Partitions::take_first)? {
             self.write(&place, &batch)?;
@@ -104,7 +106,7 @@ impl Operator<RowsFormat> for WriteFiles {
 
     fn commit(&mut self, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if !self.files.has_checkpoints() && self.partitions.is_none() {
-            // A file of no rows says which columns there would have been.
+            // A file without rows still names its columns.
             self.turn_to(NO_PARTITION)?;
             self.encoding.begin((&mut self.files, NO_PARTITION), &self.info)?;
         }
