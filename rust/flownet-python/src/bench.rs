@@ -1,4 +1,5 @@
-//! `flownet bench`: the door to flownet-bench. Settings and results cross as JSON, in the words of that crate.
+//! Entry points of `flownet bench` to flownet-bench. Settings and results cross as JSON, in the terms of that
+//! crate.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +17,7 @@ use crate::errors;
 /// Play the role that the bench at the other end of standard input gives.
 #[pyfunction]
 pub(crate) fn bench_party(py: Python<'_>) -> PyResult<()> {
-    // A failure was reported to the bench, which raises it.
+    // The party has reported a failure to the bench, which raises it.
     let _ = py.detach(flownet_bench::run_party);
     py.import("os")?.call_method1("_exit", (0,))?;
     Ok(())
@@ -66,7 +67,8 @@ pub(crate) fn bench_table(py: Python<'_>, runs: Vec<String>) -> PyResult<String>
     Ok(flownet_bench::table(&runs))
 }
 
-/// Runs `work` on a thread of its own. A signal that raises in Python stops it and waits until it has ended.
+/// Runs `work` on a thread of its own. A signal that raises in Python stops it; the call then waits until it
+/// has ended.
 fn interruptible<R: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> R + Send) -> PyResult<R> {
     let stop = Stop::default();
     thread::scope(|scope| {
@@ -87,7 +89,7 @@ fn interruptible<R: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> R + Send) 
             }
         };
         stop.stop();
-        // The scope waits for the worker, which may take a moment: not with the interpreter held.
+        // The scope waits for the worker, which may take a moment. Release the interpreter for that.
         py.detach(|| while receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().is_ok() {});
         outcome
     })
@@ -109,5 +111,5 @@ fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain structs with text keys have a JSON form")
 }
 
-/// Long enough to cost nothing; signals are answered faster, see `door`.
+/// Long enough to cost nothing. Signals are handled sooner, see `door`.
 const SLICE: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! What checkpoints a folder has.
+//! Lists the checkpoints of a folder.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

@@ -1,4 +1,4 @@
-//! The codec as functions, for tests, tools and `from_collection`.
+//! Exposes the codec as functions, for tests, tools and `from_collection`.
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
-//! Plain data between Rust and Python, by serde: the one conversion for settings, operator kinds and counters.
+//! Converts plain data between Rust and Python, by serde. All settings, operator kinds and counters use this
+//! conversion.
 //!
-//! It goes through [`serde_json::Value`]. pythonize would do the same, but trails the PyO3 that this crate is built with.
+//! It converts through [`serde_json::Value`]. pythonize would do the same, but lags the PyO3 version of this
+//! crate.
 
 use pyo3::conversion::FromPyObject;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -10,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
 
-/// `value` as dicts, lists and plain values.
+/// Converts `value` to dicts, lists and plain values.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     let value = serde_json::to_value(value).map_err(|error| PyValueError::new_err(error.to_string()))?;
     object_of(py, &value)
@@ -21,7 +23,7 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<
     Ok(to_python(py, value)?.cast_into::<PyDict>()?)
 }
 
-/// Reads what [`to_python`] might have made; the error says what does not fit.
+/// Reads an object such as [`to_python`] makes. The error explains a mismatch.
 pub(crate) fn from_python<T: DeserializeOwned>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     serde_json::from_value(value_of(object)?).map_err(|error| PyValueError::new_err(error.to_string()))
 }
@@ -69,7 +71,7 @@ fn value_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         return Ok(Value::Bool(flag.is_true()));
     }
     if object.is_instance_of::<PyInt>() {
-        // Beyond 64 bits nothing here has a number.
+        // No setting has a number beyond 64 bits.
         return object.extract::<i64>().map(Value::from).or_else(|_| object.extract::<u64>().map(Value::from));
     }
     if let Ok(float) = object.cast::<PyFloat>() {

@@ -1,4 +1,4 @@
-//! The one door through which Python waits for Rust.
+//! The single place in which Python waits for Rust.
 
 use std::process;
 use std::time::{Duration, Instant};
@@ -7,10 +7,11 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// How often a wait looks at pending signals: Ctrl-C is answered this fast.
+/// Interval between checks for pending signals: the longest delay of Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The process that made a handle. Threads do not survive a fork, so a child that inherits one would wait for ever.
+/// The process that created a handle. Threads do not survive a fork, so a child that inherits a handle would
+/// wait for ever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(u32);
 
@@ -20,7 +21,7 @@ impl Origin {
         Self(process::id())
     }
 
-    /// Whether this still is the process that made it.
+    /// Returns true if this is still the process that created it.
     pub(crate) fn is_here(self) -> bool {
         self.0 == process::id()
     }
@@ -35,14 +36,15 @@ impl Origin {
     }
 }
 
-/// Runs `work` detached; refuses after a fork.
+/// Runs `work` detached. Fails after a fork.
 pub(crate) fn enter<R: Send>(py: Python<'_>, origin: Origin, work: impl FnOnce() -> R + Send) -> PyResult<R> {
     origin.check(py)?;
     Ok(py.detach(work))
 }
 
-/// Asks `poll` again and again, detached, until it answers or the time is over. `poll` gets the time it may take. Between
-/// two polls Python may handle signals: a `KeyboardInterrupt` ends the wait.
+/// Calls `poll` repeatedly, detached, until it returns a value or the time is over. The argument of `poll` is
+/// the time that it may take. Between two polls Python may handle signals: a `KeyboardInterrupt` ends the
+/// wait.
 pub(crate) fn enter_until<R: Send>(
     py: Python<'_>,
     origin: Origin,

@@ -1,6 +1,7 @@
-//! Errors on their way to Python: each variant to its class of `flownet.errors`, with its numbers as attributes.
+//! Converts errors to Python exceptions: each variant to its class of `flownet.errors`, with its numbers as
+//! attributes.
 //!
-//! The classes are Python's own and are looked up when the first error is raised.
+//! The classes are defined in Python and are looked up when the first error is raised.
 
 use flownet_bench::BenchError;
 use flownet_cluster::{ClusterError, PlanError, RestoreMismatch, SettingsError, StoreError, WorkerIdentity, way_out};
@@ -15,7 +16,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::chain::{CALL_TIMEOUT_ERROR, CODEC_ERROR, RETRACTION_ERROR, seconds_in};
 use crate::codec::CodecError;
 
-/// An error that is being given its attributes.
+/// An error that is receiving its attributes.
 struct RaisedError<'py> {
     py: Python<'py>,
     class: &'static str,
@@ -28,7 +29,8 @@ impl<'py> RaisedError<'py> {
         Self { py, class, message: message.into(), details: PyDict::new(py) }
     }
 
-    /// Sets an attribute. A failure to build its value leaves the class's default: the error itself matters more.
+    /// Sets an attribute. If its value cannot be built, the class's default remains: the error itself matters
+    /// more.
     fn with(self, name: &str, value: impl IntoPyObject<'py>) -> Self {
         let _ = self.details.set_item(name, value);
         self
@@ -43,17 +45,17 @@ impl<'py> RaisedError<'py> {
     }
 }
 
-/// The base class, for what has no class of its own.
+/// The base class, for errors without a class of their own.
 pub(crate) fn flownet(py: Python<'_>, message: &str) -> PyErr {
     RaisedError::new(py, "FlownetError", message).into_err()
 }
 
-/// A setting that cannot be used.
+/// An invalid setting.
 pub(crate) fn config(py: Python<'_>, setting: &str, message: &str) -> PyErr {
     RaisedError::new(py, "ConfigError", message).with("setting", setting).into_err()
 }
 
-/// Why a bench has no figures.
+/// Error of a bench without figures.
 pub(crate) fn bench(py: Python<'_>, error: BenchError) -> PyErr {
     let message = error.to_string();
     match error {
@@ -63,7 +65,7 @@ pub(crate) fn bench(py: Python<'_>, error: BenchError) -> PyErr {
     }
 }
 
-/// An error of the codec; an exception that Python raised within becomes its cause.
+/// An error of the codec. An exception that Python raised within becomes its cause.
 pub(crate) fn codec(py: Python<'_>, error: CodecError) -> PyErr {
     let message = error.to_string();
     match error {
@@ -79,7 +81,7 @@ pub(crate) fn codec(py: Python<'_>, error: CodecError) -> PyErr {
     }
 }
 
-/// Why a job was refused, or did not finish.
+/// Error of a job that was refused, or did not finish.
 pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
     let message = error.to_string();
     match error {
@@ -134,7 +136,7 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
         ClusterError::Cancelled => RaisedError::new(py, "CancelledError", message).into_err(),
         ClusterError::Repeated { error, attempts, checkpoint } => {
             let raised = cluster(py, *error);
-            // The error itself matters more than what is said of it.
+            // The error itself matters more than this attribute.
             let _ = raised.value(py).setattr("attempts", attempts);
             let _ = raised.value(py).setattr("_way_out", way_out(attempts, checkpoint));
             raised
@@ -143,14 +145,14 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
     }
 }
 
-/// What an operator kept cannot be shown.
+/// Error of operator state that cannot be shown.
 pub(crate) fn unreadable(py: Python<'_>, operator: &str, why: &str) -> PyErr {
     let raised =
         RaisedError::new(py, "RestoreError", format!("what operator '{operator}' keeps cannot be read: {why}"));
     raised.with("operators", PyTuple::new(py, [operator]).ok()).into_err()
 }
 
-/// Why checkpoints could not be written or read.
+/// Error of checkpoints that could not be written or read.
 pub(crate) fn store(py: Python<'_>, error: StoreError) -> PyErr {
     let message = error.to_string();
     match error {
@@ -243,7 +245,7 @@ fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) ->
             .with("record", record)
             .into_err();
     }
-    // None says: in the process of the caller.
+    // None means the process of the caller.
     let worker = (worker.worker != 0).then(|| name_of(&worker));
     let raised = if failure.error_type == CALL_TIMEOUT_ERROR {
         let seconds = seconds_in(&failure.message);
@@ -264,7 +266,7 @@ fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) ->
         .into_err()
 }
 
-/// The class of an error that a source or a sink of flownet's own has raised in a worker, if it has one.
+/// The class of an error that a built-in source or sink has raised in a worker, if it has one.
 fn of_connector(error_type: &str) -> Option<&'static str> {
     let name = error_type.strip_prefix("flownet.errors.")?;
     CONNECTOR_ERRORS.iter().find(|class| **class == name).copied()
@@ -273,7 +275,7 @@ fn of_connector(error_type: &str) -> Option<&'static str> {
 const CONNECTOR_ERRORS: [&str; 5] =
     ["KafkaError", "KafkaUnreachableError", "KafkaTopicError", "KafkaRightsError", "KafkaTransactionError"];
 
-/// Its address says all of a worker on this machine.
+/// Name of a worker. For a worker on this machine, the address suffices.
 fn name_of(worker: &WorkerIdentity) -> String {
     match (worker.address, &worker.place) {
         (Some(address), None) => address.to_string(),

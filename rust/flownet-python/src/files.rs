@@ -1,4 +1,4 @@
-//! What a file is known by while it is followed.
+//! Identifies a file while it is followed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,7 +1,8 @@
-//! What the collector of garbage of this process' interpreter takes.
+//! Measures garbage collections of this process' interpreter.
 //!
-//! The interpreter calls `note_collection` as each collection begins and ends, on whichever thread set it off, and never
-//! begins one within another. What is noted are atomics: whoever sends the status reads them without the interpreter.
+//! The interpreter calls `note_collection` when each collection begins and ends, on the thread that triggered
+//! it. It never begins one within another. The measurements are atomics, so status reports read them without
+//! the interpreter.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use flownet_runtime::GarbageCollections;
 use pyo3::prelude::*;
 
-/// Has collections noted from now on, once a process: before its first task.
+/// Begins to measure collections. Called once a process, before its first task.
 pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
     let mut installed = Ok(());
     INSTALLED.call_once(|| installed = append(py));
@@ -23,7 +24,7 @@ fn append(py: Python<'_>) -> PyResult<()> {
     py.import("gc")?.getattr("callbacks")?.call_method1("append", (note,)).map(drop)
 }
 
-/// What was noted until now.
+/// The measurements so far.
 pub(crate) fn collections() -> GarbageCollections {
     GarbageCollections {
         count: COUNT.load(Ordering::Relaxed),
@@ -43,7 +44,7 @@ fn note_collection(phase: &str, _info: &Bound<'_, PyAny>) {
 }
 
 thread_local! {
-    /// When the collection began that this thread is in.
+    /// Begin of the collection that this thread is in.
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 

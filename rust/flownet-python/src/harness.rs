@@ -1,4 +1,4 @@
-//! The tasks of a job on the caller's thread: what `flownet.testing` drives.
+//! Runs the tasks of a job on the caller's thread, under control of `flownet.testing`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -29,14 +29,15 @@ pub(crate) struct PyHarness(Mutex<Option<Harness<dyn InspectableChain>>>);
 #[pyclass(frozen, name = "HarnessState", module = "flownet._flownet")]
 pub(crate) struct PyHarnessState(Vec<StatePart>);
 
-/// What an operator keeps: the operator, what it is of, the key, the window, and the value.
+/// A value of an operator's state: the operator, the kind of state, the key, the window, and the value.
 type PyKept<'py> = (String, &'static str, Option<Bound<'py, PyAny>>, Option<(i64, i64)>, Bound<'py, PyAny>);
 
-/// A timer: the operator, its clock, when it is due, the key, and the window.
+/// A timer: the operator, its clock, the time at which it is due, the key, and the window.
 type PyTimer<'py> = (String, &'static str, i64, Option<Bound<'py, PyAny>>, Option<(i64, i64)>);
 
 impl PyHarness {
-    /// Functions run meanwhile: one that calls its own harness would wait for itself.
+    /// Locks the harness. Functions run under the lock, so one that calls its own harness would wait for
+    /// itself.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Harness<dyn InspectableChain>>>> {
         match self.0.try_lock() {
             Ok(held) => Ok(held),
@@ -47,7 +48,7 @@ impl PyHarness {
         }
     }
 
-    /// Takes steps. One that fails ends the harness: what is open is closed, and nothing runs any more.
+    /// Takes steps. A failed step ends the harness: open operators are closed, and nothing runs any more.
     fn drive(
         &self,
         py: Python<'_>,
@@ -202,12 +203,12 @@ impl Drop for PyHarness {
     }
 }
 
-/// What an operator keeps.
+/// State of an operator.
 type ChainInspection<'py> = flownet_runtime::operator::Inspection<Bound<'py, PyAny>, Bound<'py, PyAny>>;
 
-/// A chain that shows what its operators keep.
+/// A chain that exposes the state of its operators.
 trait InspectableChain: Chain {
-    /// Adds that, each with the name of its operator.
+    /// Adds the state of each operator, with its name.
     fn look<'py>(&self, py: Python<'py>, all: &mut Vec<(String, ChainInspection<'py>)>) -> Result<(), TaskError>;
 }
 
@@ -217,7 +218,7 @@ impl InspectableChain for PythonChain {
     }
 }
 
-/// What is kept of rows are no objects.
+/// State of rows does not consist of objects.
 impl InspectableChain for RowsChain {
     fn look<'py>(&self, _: Python<'py>, _: &mut Vec<(String, ChainInspection<'py>)>) -> Result<(), TaskError> {
         Ok(())
@@ -256,7 +257,7 @@ fn name_of(what: StateKind) -> &'static str {
     }
 }
 
-/// What a job would have ended with.
+/// The error with which a job would have ended.
 fn failed(py: Python<'_>, HarnessStop { task, subtask, parallelism, error }: HarnessStop) -> PyErr {
     let worker = WorkerIdentity { worker: 0, address: None, pid: None, place: None };
     errors::cluster(

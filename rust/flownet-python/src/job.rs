@@ -1,4 +1,4 @@
-//! Planning and running jobs: `explain`, `submit` and the handle on a job.
+//! Plans and runs jobs: `explain`, `submit` and the handle of a job.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -86,22 +86,23 @@ fn worker_command(command: Vec<String>, init: Vec<u8>) -> WorkerCommand {
     WorkerCommand { program: words.next().unwrap_or_default(), args: words.collect(), env, init }
 }
 
-/// The seed of `hash()` for all workers of a job, unless they inherit one: a text must have one hash in all of them.
+/// The seed of `hash()` for all workers of a job, unless they inherit one: a string must have the same hash
+/// in all of them.
 fn hash_seed() -> Option<String> {
     let inherited = std::env::var(HASH_SEED).is_ok_and(|seed| seed.parse::<u32>().is_ok());
     // As hard to guess as the seeds of the standard library's own hash maps.
     (!inherited).then(|| (RandomState::new().hash_one(HASH_SEED) as u32).to_string())
 }
 
-/// Environment variable that Python reads the seed from.
+/// Environment variable from which Python reads the seed.
 const HASH_SEED: &str = "PYTHONHASHSEED";
 
 /// A job that was submitted. When the handle is closed or collected, nothing of the job is left.
 #[pyclass(frozen, name = "JobHandle", module = "flownet._flownet")]
 pub(crate) struct PyJobHandle {
     view: JobView,
-    /// The job, until it is closed. Dropping the last reference to it waits for its tasks, which may need the interpreter to
-    /// end: always detached.
+    /// The job, until it is closed. Dropping the last reference waits for its tasks, which may need the
+    /// interpreter to end. So drop it detached only.
     handle: Mutex<Option<Arc<JobHandle>>>,
     workers: u32,
     threads: Arc<TaskThreads>,
@@ -114,12 +115,12 @@ impl PyJobHandle {
         Self { view, handle: Mutex::new(Some(Arc::new(handle))), workers, threads, origin: Origin::here() }
     }
 
-    /// The job, for whoever shows it.
+    /// A view of the job, for displays.
     pub(crate) fn view(&self) -> JobView {
         self.view.clone()
     }
 
-    /// Ends the job and waits until its last thread is gone. Call detached.
+    /// Ends the job and waits until its last thread has ended. Call detached.
     fn end(&self) {
         let Some(handle) = self.lock().clone() else { return };
         handle.cancel();
@@ -127,8 +128,8 @@ impl PyJobHandle {
             Python::attach(|py| self.threads.interrupt(py));
             let _ = handle.wait(None);
         }
-        // A thread that is still there was given up by the job. One that still runs Python code when Python ends would take
-        // the process down.
+        // The job has abandoned threads that are still running. If one still runs Python code when Python
+        // ends, it would crash the process.
         Python::attach(|py| self.threads.interrupt(py));
         self.threads.wait_until_left(INTERRUPT_LIMIT);
         let ours = self.lock().take();
@@ -236,7 +237,7 @@ impl Drop for PyJobHandle {
         if self.origin.is_here() {
             Python::attach(|py| py.detach(|| self.end()));
         } else {
-            // After a fork: the threads to wait for are the parent's.
+            // After a fork, the threads to wait for belong to the parent.
             std::mem::forget(self.lock().take());
         }
     }
@@ -251,7 +252,7 @@ pub(crate) fn end_functions(py: Python<'_>, timeout_ms: u64) -> bool {
     py.detach(|| threads.wait_until_left(Duration::from_millis(timeout_ms)))
 }
 
-/// How long functions in this process may go on undisturbed when their job is closed.
+/// How long functions in this process may continue after their job is closed, before they are interrupted.
 const CANCEL_COURTESY: Duration = Duration::from_secs(1);
-/// How long an interrupted thread may take to leave; one that sleeps does not hear of it.
+/// How long an interrupted thread may take to leave. A thread that sleeps does not notice the interrupt.
 const INTERRUPT_LIMIT: Duration = Duration::from_millis(200);

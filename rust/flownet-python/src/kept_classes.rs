@@ -1,4 +1,4 @@
-//! The classes that a checkpoint has values of, without the values.
+//! Lists the classes of a checkpoint's values, without the values.
 
 use flownet_cluster::CheckpointContents;
 use flownet_runtime::snapshot::medium_items;
@@ -24,7 +24,8 @@ pub(crate) fn kept_classes<'py>(
     read.map(|read| listed(py, &read)).transpose()
 }
 
-/// `(operator, uid, is_in_state, number, name, kind, in_dict, in_slots, pickled)` of each class that an operator has.
+/// `(operator, uid, is_in_state, number, name, kind, in_dict, in_slots, pickled)` of each class that an
+/// operator has.
 pub(crate) fn listed<'py>(py: Python<'py>, read: &CheckpointContents) -> PyResult<Bound<'py, PyList>> {
     let all = PyList::empty(py);
     for part in &read.parts {

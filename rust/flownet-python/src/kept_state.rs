@@ -1,5 +1,5 @@
-//! What a checkpoint keeps, as Python values: read by the format of `flownet_runtime::snapshot`, without the functions of the
-//! job and without its operators.
+//! Reads the state in a checkpoint as Python values. It uses the format of `flownet_runtime::snapshot`, and
+//! needs neither the functions nor the operators of the job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) fn read_state<'py>(py: Python<'py>, storage: &str, checkpoint: Option
     Ok(found)
 }
 
-/// Why it cannot be read.
+/// Reason for unreadable state.
 enum UnreadableReason {
     Format(TaskError),
     Value(CodecError),
@@ -75,13 +75,14 @@ impl From<PyErr> for UnreadableReason {
 
 type Readable<T> = Result<T, UnreadableReason>;
 
-/// Reads what one operator keeps.
+/// Reads the state of one operator.
 struct Reader<'a, 'py> {
     py: Python<'py>,
     uid: &'a str,
-    /// What its fold is called, where it is one.
+    /// Name of its fold, if it is one.
     fold: &'a str,
-    /// What it keeps are rows, or made of rows: shown as bytes, as their columns are not known here.
+    /// True if its state consists of rows, or derives from rows. Such state is shown as bytes, as its columns
+    /// are not known here.
     is_of_rows: bool,
     from: RestoredState<'a>,
     range: KeyGroupRange,
@@ -90,11 +91,11 @@ struct Reader<'a, 'py> {
     entries: &'a Bound<'py, PyList>,
 }
 
-/// Where a value belongs.
+/// The operator, key and window that a value belongs to.
 #[derive(Clone, Copy, Default)]
 struct ValueOwner<'a, 'py> {
     key: Option<&'a Bound<'py, PyAny>>,
-    /// From and to; the end is not known of a slice, of which windows are made.
+    /// Begin and end. The end is unknown for a slice, of which windows are composed.
     window: Option<(i64, Option<i64>)>,
     time_ms: Option<i64>,
 }
@@ -111,9 +112,9 @@ impl<'a, 'py> Reader<'a, 'py> {
         let from = RestoredState::of(&operator.uid, parts, 0, range);
         let of_state = parts.iter().filter(|part| part.uid == operator.uid && !part.share.is_in_flight());
         let names = of_state.map(|part| &*part.name).collect();
-        // Whoever reads a checkpoint trusts it as the job does that goes on from it.
+        // A reader of a checkpoint trusts it as much as a job that resumes from it.
         let classes = KnownClasses::new(Arc::new(ClassTable::default()), Pickle::Allowed);
-        // Of windows, it goes on with how these are kept.
+        // The name of a fold of windows continues with the way in which they are stored.
         let fold = operator.kind.split(" of windows").next().unwrap_or_default();
         let is_of_rows = is_of_rows(&operator.kind);
         let fold = if is_of_rows { fold.split(" of ").next().unwrap_or(fold) } else { fold };
@@ -154,7 +155,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(())
     }
 
-    /// A key; as bytes where no object is equal to it: rows count nanoseconds and years beyond 9999, too.
+    /// A key; bytes if no object equals it. Rows count nanoseconds and years beyond 9999, too.
     fn key(&self, bytes: &[u8]) -> Readable<Bound<'py, PyAny>> {
         match decode(self.py, bytes, &self.classes) {
             Err(CodecError::UnknownTag(CLASS_KEY)) => Ok(PyBytes::new(self.py, bytes).into_any()),
@@ -162,7 +163,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         }
     }
 
-    /// What is kept by key, changes upon what they build on.
+    /// Reads state by key. Changes are applied to their base.
     fn each_key<V>(
         &self,
         name: &str,
@@ -177,7 +178,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(())
     }
 
-    /// The same of one value each, which is shown under another name.
+    /// Reads state with one value for each key, which is shown under another name.
     fn each_value(
         &self,
         name: &str,
@@ -189,7 +190,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         })
     }
 
-    /// Of each key the time of the row that passed last, and the rows that wait.
+    /// For each key, the time of the row that passed last, and the rows that wait.
     fn first_rows(&self, name: &str) -> Readable<()> {
         let read = |input: &mut Input<'a>| {
             let last_ms = if input.varint()? == 0 { None } else { Some(input.signed()?) };
@@ -207,7 +208,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         })
     }
 
-    /// Timers of keys, the first one first.
+    /// Timers of keys, earliest first.
     fn timers(&self, name: &str) -> Readable<()> {
         let mut timers = KeptTimers::new();
         self.from.read_timers(name, &mut timers)?;
@@ -218,7 +219,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         })
     }
 
-    /// What belongs to no key.
+    /// State that belongs to no key.
     fn items(&self, name: &str) -> Readable<()> {
         for (_, mut item) in self.from.items(name)? {
             let value = match name {
@@ -232,7 +233,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(())
     }
 
-    /// The values of slices, of which windows are made.
+    /// The values of slices, of which windows are composed.
     fn slices(&self, name: &str) -> Readable<()> {
         let mut slices = BTreeMap::new();
         let pass = |input: &mut Input<'_>| self.folded(input).map(drop);
@@ -253,7 +254,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     fn windows(&self, name: &str) -> Readable<()> {
         let value = |input: &mut Input<'a>| {
             let value = self.folded(input)?;
-            // Windows of rows have no triggers that keep something.
+            // Windows of rows have no triggers with state.
             let kept = if self.is_of_rows { None } else { self.option(input)? };
             Ok::<_, UnreadableReason>((Some(value), kept))
         };
@@ -286,7 +287,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         (0..input.varint()?).map(|_| Ok((input.signed()?, self.value(input)?))).collect()
     }
 
-    /// The value of a fold, as it shows itself: that of a mean is the sum and how many there are.
+    /// The value of a fold, as users see it: for a mean, the sum and the number of values.
     fn folded(&self, input: &mut Input<'_>) -> Readable<Bound<'py, PyAny>> {
         if self.is_of_rows {
             return self.folded_rows(input);
@@ -326,7 +327,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             "top_n" => {
                 let rows = PyList::empty(self.py);
                 for _ in 0..input.varint()? {
-                    // What it is ranked by.
+                    // The value that determines the rank.
                     input.block()?;
                     rows.append(self.bytes(input)?)?;
                 }
@@ -372,7 +373,8 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 }
 
-/// Whether an operator of this kind keeps rows, or what they come to: it says of which columns, or what it makes of them.
+/// Returns true if an operator of this kind stores rows or aggregates of rows: its kind names columns or
+/// aggregates.
 fn is_of_rows(kind: &str) -> bool {
     const KINDS: [&str; 8] =
         ["partial agg", "agg", "interval_join", "as_of_join", "join", "regular join", "deduplicate", "top_n"];

@@ -1,14 +1,14 @@
-//! Ending this process without the interpreter, which a function may keep for as long as it likes.
+//! Ends this process without the interpreter, which a function may hold indefinitely.
 
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group, kill_process};
 
-/// How long the interpreter may take to end a process that has nothing left to do.
+/// How long the interpreter may take to end a process that has no more work.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Ends this process in a moment, unless it has ended by itself until then.
+/// Ends this process after [`LIMIT`], unless it has ended by then.
 pub(crate) fn leave_soon() {
     let body = || {
         thread::sleep(LIMIT);
@@ -19,7 +19,8 @@ pub(crate) fn leave_soon() {
     }
 }
 
-/// Ends this process, and where it leads a group of its own, as our workers do, what its functions have started.
+/// Ends this process. If it leads a process group of its own, as our workers do, this also ends processes
+/// that its functions have started.
 pub(crate) fn leave_now() {
     // Neither can fail: a process may always send a signal to itself.
     let _ = if getpgrp() == getpid() {

@@ -1,12 +1,15 @@
 //! Python bindings of flownet: handles, Python operators, object codec, errors.
 //!
-//! The extension module is `flownet._flownet`; what users see of it is the package `python/flownet`. This crate holds no
-//! policy: it turns Python's description of a job into flownet-cluster's (`graph`, `settings`), runs users' functions
-//! inside tasks ([`chain`]), moves their records as bytes ([`codec`]), and turns errors back into exceptions ([`errors`]).
+//! The extension module is `flownet._flownet`; the package `python/flownet` is its user interface. This crate
+//! contains no policy. It converts Python's description of a job into flownet-cluster's (`graph`,
+//! `settings`), and runs users' functions inside tasks ([`chain`]). It also moves their records as bytes
+//! ([`codec`]), and converts errors to exceptions ([`errors`]).
 //!
 //! # Invariants
-//! - I1: no wait holds the interpreter: calls that may take long go through `door`, task threads detach first.
-//! - I2: nothing imports numpy, `decimal` or the like before a value asks for it: `import flownet` stays quick.
+//! - I1: no wait holds the interpreter: calls that may take long run through `door`, and task threads detach
+//!   first.
+//! - I2: nothing imports numpy, `decimal` or the like before a value requires it, so that `import flownet`
+//!   stays fast.
 
 pub mod chain;
 pub mod codec;

@@ -1,4 +1,5 @@
-//! What is said while a job runs, between Python and Rust: what functions say goes in, what the job said comes out.
+//! Passes log records of a running job between Python and Rust: functions write them, and Python reads those
+//! of the job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,12 +35,13 @@ pub(crate) fn say_record(py: Python<'_>, text: &str, level: i64, logger: &str) -
     say(py, LogKind::Python { level, logger: logger.to_owned() }, text)
 }
 
-/// Gives what a sink prints to whoever submitted the job; false where this process prints for itself.
+/// Sends the output of `print` to the process that submitted the job. Returns false if this process prints
+/// for itself.
 pub(crate) fn say_output(py: Python<'_>, text: &str) -> bool {
     log::is_in_process() && pieces(text).all(|piece| say(py, LogKind::Output, piece))
 }
 
-/// A text in pieces that are no longer than an entry may be, of whole lines where these are no longer either.
+/// Splits a text into pieces that fit into an entry, of whole lines if these fit.
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let end = cut_at_character(text, MOST_TEXT_BYTES).len();

@@ -1,5 +1,5 @@
-//! Log lines of the Rust side: to standard error, and into the log of the job that they are of; warnings and worse unless
-//! `FLOWNET_LOG` says otherwise.
+//! Writes log lines of the Rust side to standard error, and into the log of their job. By default these are
+//! warnings and errors; `FLOWNET_LOG` changes that.
 
 use std::env;
 use std::fmt::{self, Write};
@@ -16,13 +16,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Environment variable with a filter such as `debug` or `flownet_net=trace`.
 const VARIABLE: &str = "FLOWNET_LOG";
 
-/// The RPC library warns of every connection that ends; what an end means is said by flownet itself.
+/// The RPC library warns of every connection that ends. flownet itself reports the meaning of such an end.
 const DEFAULT_FILTER: &str = "warn,tarpc=error";
 
-/// Installs the subscriber, once a process; a subscriber that is there already stays.
+/// Installs the subscriber, once a process. An existing subscriber remains.
 pub(crate) fn install() {
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    // An error says that there is a subscriber, which is what is wanted.
+    // An error means that a subscriber exists, which is the goal.
     let _ = tracing_subscriber::registry().with(lines).with(IntoJob).with(filter()).try_init();
 }
 
@@ -31,7 +31,7 @@ fn filter() -> Targets {
     given.unwrap_or_else(|| DEFAULT_FILTER.parse().expect("the default is a filter"))
 }
 
-/// Says events in the log of the job whose thread they are of. Never waits.
+/// Writes events into the log of the job that their thread belongs to. Never blocks.
 struct IntoJob;
 
 impl<S: Subscriber> Layer<S> for IntoJob {
@@ -51,13 +51,13 @@ impl<S: Subscriber> Layer<S> for IntoJob {
     }
 }
 
-/// The message of an event, and behind it its other fields.
+/// The message of an event, followed by its other fields.
 #[derive(Default)]
 struct EventText(String);
 
 impl Visit for EventText {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = match field.name() {
             "message" => {
                 let fields = std::mem::take(&mut self.0);

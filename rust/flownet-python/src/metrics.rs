@@ -1,4 +1,4 @@
-//! What is measured of a job, for those who export it from Python: the metrics of `flownet_web`, as plain values.
+//! Metrics of a job for export from Python: those of `flownet_web`, as plain values.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct PyJobMetrics {
     origin: Origin,
 }
 
-/// A metric: its name, what it means, its kind, and its points.
+/// A metric: its name, its description, its kind, and its points.
 type Family<'py> = (String, &'static str, &'static str, Vec<(Bound<'py, PyDict>, Bound<'py, PyAny>)>);
 
 #[pymethods]
@@ -52,7 +52,7 @@ impl PyJobMetrics {
     }
 }
 
-/// Labels that many points have are one dict.
+/// Shares one dict among all points with the same labels.
 #[derive(Default)]
 struct LabelCache<'py>(HashMap<*const Labels, Bound<'py, PyDict>>);
 

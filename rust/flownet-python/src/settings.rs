@@ -1,4 +1,4 @@
-//! The settings of a job, shown to Python from flownet-cluster's table and read back from its dictionaries.
+//! Settings of a job: exposes flownet-cluster's table to Python, and reads dictionaries.
 
 use flownet_cluster::JobSettings;
 use pyo3::prelude::*;
@@ -27,10 +27,10 @@ pub(crate) fn check_settings(settings: &Bound<'_, PyDict>) -> PyResult<()> {
     valid.map_err(|error| errors::cluster(settings.py(), flownet_cluster::PlanError::from(error).into()))
 }
 
-/// Reads a dictionary; what it does not name keeps its default.
+/// Reads a dictionary. Settings that it does not name have their defaults.
 pub(crate) fn job_settings(settings: &Bound<'_, PyDict>) -> PyResult<JobSettings> {
     let py = settings.py();
-    // What it says, without the name of a type that is replaced.
+    // The message of the error, without the name of its type, which is replaced.
     from_python(settings).map_err(|error| errors::config(py, "settings", &error.value(py).to_string()))
 }
 

@@ -1,12 +1,12 @@
-//! Values of users as errors show them.
+//! Formats users' values for errors.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-/// `repr(value)`, or a word on why there is none.
+/// `repr(value)`, or a note that explains why there is none.
 ///
-/// `repr` goes one level down the stack for each level of the value. The interpreter's recursion limit bounds that, but
-/// programs may raise it as they like.
+/// `repr` recurses once for each level of the value. The interpreter's recursion limit bounds that, but
+/// programs may raise the limit arbitrarily.
 pub(crate) fn repr(value: &Bound<'_, PyAny>) -> String {
     let class = || value.get_type().qualname().map_or_else(|_| "object".to_owned(), |name| name.to_string());
     if nests_deeper(value, MOST_LEVELS) {
@@ -18,7 +18,7 @@ pub(crate) fn repr(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// Whether lists, tuples and dicts nest deeper. Goes down one branch after the other, without recursion.
+/// Returns true if lists, tuples and dicts nest deeper. Visits one branch after the other, without recursion.
 fn nests_deeper(value: &Bound<'_, PyAny>, most: usize) -> bool {
     let mut left = vec![(value.clone(), 0)];
     for _ in 0..MOST_LOOKS {
@@ -37,7 +37,7 @@ fn nests_deeper(value: &Bound<'_, PyAny>, most: usize) -> bool {
     false
 }
 
-/// So many levels fit on every stack.
+/// Number of levels that fit on every stack.
 const MOST_LEVELS: usize = 1000;
-/// Values that are looked at, at most: those that contain themselves have no end.
+/// Most values that are visited: values that contain themselves have no end.
 const MOST_LOOKS: usize = 100_000;

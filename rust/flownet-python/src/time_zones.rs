@@ -1,4 +1,4 @@
-//! Time zones, for whoever checks settings in Python.
+//! Time zones, for checks of settings in Python.
 
 use flownet_runtime::spec::zone_named;
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! The server that shows jobs.
+//! The server of the web UI.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ impl PyWebServer {
 
 impl Drop for PyWebServer {
     fn drop(&mut self) {
-        // After a fork the thread is the parent's.
+        // After a fork, the thread belongs to the parent.
         if !self.origin.is_here() {
             std::mem::forget(self.lock().take());
         }

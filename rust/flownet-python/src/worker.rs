@@ -28,14 +28,14 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
         if served.is_ok() {
             leave_soon();
         }
-        // Else no function has run, and there is an error to be told, however long that takes.
+        // Otherwise no function has run. Then there is an error to report, however long that takes.
         served
     });
     served.map_err(|error| errors::flownet(py, &format!("this worker cannot serve: {error}")))?;
     let sys = py.import("sys")?;
     for stream in ["stdout", "stderr"] {
         let stream = sys.getattr(stream)?;
-        // A reader that is gone is no reason to fail now.
+        // A closed reader is no reason to fail now.
         if !stream.is_none() {
             let _ = stream.call_method0("flush");
         }
@@ -44,20 +44,21 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The socket to the process that started this one. Functions, and what they start, find nothing on the standard input.
+/// Takes the socket to the process that started this one. Functions, and processes that they start, find an
+/// empty standard input.
 fn take_stdin() -> io::Result<UnixStream> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     Ok(UnixStream::from(socket))
 }
 
-/// Brings the process into the state that users' functions need, before any of them is loaded.
+/// Puts the process into the state that users' functions need, before any of them is loaded.
 fn chain_factory(init: &[u8]) -> Result<Arc<dyn ChainFactory>, String> {
     apply_init("apply_init", init)?;
     Ok(Arc::new(PythonChainFactory::new(Arc::new(Objects::default()))))
 }
 
-/// Gives the init bytes of a job to a function of `flownet.internal.serialise`.
+/// Passes the init bytes of a job to a function of `flownet.internal.serialise`.
 pub(crate) fn apply_init(function: &str, init: &[u8]) -> Result<(), String> {
     Python::attach(|py| {
         let apply = || py.import("flownet.internal.serialise")?.call_method1(function, (PyBytes::new(py, init),));

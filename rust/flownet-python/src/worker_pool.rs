@@ -1,4 +1,5 @@
-//! Workers that came by themselves: the worker pool in the submitting process, and the member in each of theirs.
+//! Workers that something else started: the worker pool in the submitting process, and the member in each
+//! worker process.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,7 @@ pub(crate) struct PyWorkerPool {
 }
 
 impl PyWorkerPool {
-    /// The same worker pool, for a job.
+    /// A launcher of a job that uses this pool.
     pub(crate) fn launcher(&self, init: Vec<u8>) -> Launcher {
         Launcher::WorkerPool { pool: Arc::clone(&self.pool), init }
     }
@@ -83,7 +84,7 @@ impl PyWorkerPool {
 impl Drop for PyWorkerPool {
     fn drop(&mut self) {
         if !self.origin.is_here() {
-            // After a fork: the thread to wait for is the parent's, and so are the members.
+            // After a fork, the thread to wait for belongs to the parent, and so do the members.
             std::mem::forget(Arc::clone(&self.pool));
         }
     }
@@ -141,13 +142,14 @@ impl PyMember {
             Enlistment { pool, credentials: self.credentials.clone(), worker, attempt, place, host: self.host };
         let served = py.detach(|| {
             let served = serve_pool(&enlistment, &|init| {
-                // There is a job only when all members have come, and each comes when it has dialed its peers.
+                // A job exists only after all members have registered, and each registers after it has dialed
+                // its peers.
                 drop(self.lock().take());
                 apply_init("apply_init_as_guest", init)?;
                 Ok(Arc::new(PythonChainFactory::new(Arc::new(Objects::default()))))
             });
             if matches!(served, Ok(MemberEnd::TasksLeft { .. })) {
-                // One of them may keep the interpreter, and our caller from ending the process.
+                // A remaining task may hold the interpreter, and prevent our caller from ending the process.
                 leave_soon();
             }
             drop(self.lock().take());
