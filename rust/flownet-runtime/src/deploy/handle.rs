@@ -1,4 +1,4 @@
-//! A task that runs, or has ended.
+//! Handle of a task that runs, or has ended.
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -22,8 +22,8 @@ use crate::source::SourceOrder;
 use crate::spec::TaskSpec;
 use crate::user_metrics::UserMetricSnapshot;
 
-/// A running task. Drop it when the job is over: that takes its partitions away from whoever still reads them, and
-/// cancels it if it still runs.
+/// A running task. Drop it when the job is over. That withdraws its partitions from consumers that still read
+/// them, and cancels the task if it still runs.
 #[derive(Debug)]
 pub struct TaskHandle {
     spec: TaskSpec,
@@ -35,16 +35,16 @@ pub struct TaskHandle {
     watched: TaskProbe,
 }
 
-/// What can be looked at while the task runs. Keeps nothing alive that the task gives back.
+/// State that can be inspected while the task runs. It keeps no resource alive that the task returns.
 #[derive(Debug)]
 pub(super) struct TaskProbe {
     pub(super) metrics: Arc<TaskMetrics>,
     pub(super) gate: Option<Arc<InputGate>>,
-    /// What came by each channel of the gate.
+    /// Counts of each channel of the gate.
     pub(super) channels: Vec<Arc<ChannelCounts>>,
-    /// One for each output.
+    /// One pool for each output.
     pub(super) output_pools: Vec<Weak<BufferPool>>,
-    /// Where remote channels have their segments from, if there are any.
+    /// Pool of the segments of remote channels, if there are any.
     pub(super) gate_pool: Option<Weak<BufferPool>>,
 }
 
@@ -67,18 +67,19 @@ impl TaskHandle {
         Self { spec, name, mailbox, outcome, thread: Mutex::new(Some(thread)), registered, watched }
     }
 
-    /// Tells the task to stop; it does so as soon as its operator returns or waits. Harmless when it has ended.
+    /// Asks the task to stop, which it does as soon as its operator returns or waits. Has no effect after it
+    /// has ended.
     pub fn cancel(&self) {
         self.mailbox.post(Mail::Cancel);
     }
 
-    /// Waits until the task has ended and everything but its unread partitions is given back.
+    /// Waits until the task has ended and has returned everything except its unread partitions.
     pub fn join(&self) -> Result<(), TaskError> {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
-            // Operators' panics are caught: this is the callback's, or a bug of ours.
+            // Panics of operators are caught: this one is the callback's, or a bug of ours.
             tracing::error!(task = self.name, "the task's thread panicked outside of its chain");
             let message = "outside of its chain".to_owned();
             let _ = self.outcome.set(Err(TaskError::Panic { task: self.name.clone(), message }));
@@ -86,12 +87,12 @@ impl TaskHandle {
         self.outcome.wait().clone()
     }
 
-    /// How the task ended; `None` while it runs.
+    /// Result of the task; `None` while it runs.
     pub fn outcome(&self) -> Option<Result<(), TaskError>> {
         self.outcome.get().cloned()
     }
 
-    /// Counters so far. Has the task count what its operators hold, for the next time, where that may have changed.
+    /// Counters so far. If operator state may have changed, asks the task to count it for the next call.
     pub fn metrics(&self) -> MetricsSnapshot {
         if self.watched.metrics.wants_tally() {
             self.mailbox.post(Mail::Count);
@@ -107,32 +108,32 @@ impl TaskHandle {
         }
     }
 
-    /// The counters themselves, for who [looks](crate::work::watch) at what it works on.
+    /// The counters themselves, for readers that [watch](crate::work::watch) the current work of the task.
     pub fn live_metrics(&self) -> Arc<TaskMetrics> {
         Arc::clone(&self.watched.metrics)
     }
 
-    /// What went into each of its operators and out of it so far, upstream first.
+    /// Records in and out of each of its operators so far, upstream first.
     pub fn operators(&self) -> Vec<OperatorCounts> {
         self.watched.metrics.operators()
     }
 
-    /// What its functions have counted so far.
+    /// Metrics of its functions so far.
     pub fn user_metrics(&self) -> Vec<UserMetricSnapshot> {
         self.watched.metrics.users().snapshot()
     }
 
-    /// The split of the record that was furthest behind, if one came later than the delay of its watermarks allows.
+    /// The split of the record that was latest, if one came later than the delay of its watermarks allows.
     pub fn latest_split(&self) -> Option<String> {
         self.watched.metrics.late_splits().latest(self.spec.subtask)
     }
 
-    /// How long markers of latency took to here so far.
+    /// Times that latency markers took to reach this task so far.
     pub fn latencies(&self) -> Vec<Latency> {
         self.watched.metrics.latencies().snapshot()
     }
 
-    /// What it waits for, by looking at each of its channels.
+    /// The reasons for which it waits, found by inspection of each of its channels.
     pub fn inspect(&self) -> TaskInspection {
         let pools = self.watched.output_pools.iter().map(Weak::upgrade);
         let partitions = self.registered.partitions.iter();
@@ -146,17 +147,17 @@ impl TaskHandle {
         }
     }
 
-    /// Looks at each of its channels, for people.
+    /// Inspects each of its channels, for the web UI.
     pub fn channels(&self) -> TaskChannels {
         let TaskProbe { gate, channels, metrics, .. } = &self.watched;
         let inputs = gate.as_ref().map(|gate| InputChannel::all(&self.spec, gate, channels)).unwrap_or_default();
         TaskChannels { age: metrics.age(), inputs, outputs: OutputChannel::all(&self.registered.partitions) }
     }
 
-    /// Begins to look at where its thread is, again and again: see [`flame`](crate::flame). `on_end` is called when that is over.
+    /// Begins to sample the stack of its thread: see [`flame`](crate::flame). `on_end` is called at the end.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread can be started.
     pub fn sample(
         &self,
         order: FlameOrder,
@@ -166,45 +167,46 @@ impl TaskHandle {
         SamplingGuard::start(Arc::clone(&self.watched.metrics), order, stacks, on_end)
     }
 
-    /// Tells a source how fast it may go; other tasks do not mind.
+    /// Sets the rate limit of a source; other tasks ignore it.
     pub fn order(&self, order: SourceOrder) {
         if self.spec.is_source() {
             self.mailbox.post(Mail::Order(order));
         }
     }
 
-    /// Tells a source how far it may go in event time, because of those it is aligned with; other tasks do not mind.
+    /// Sets the event time up to which a source may read, because of the sources that it is aligned with;
+    /// other tasks ignore it.
     pub fn align(&self, limit_ms: i64) {
         if self.spec.is_source() {
             self.mailbox.post(Mail::Align(limit_ms));
         }
     }
 
-    /// Tells a source that there is more to read for this operator; other tasks do not mind.
+    /// Adds splits for this operator of a source; other tasks ignore them.
     pub fn add_splits(&self, operator: u32, splits: &Arc<[u8]>) {
         if self.spec.is_source() && self.spec.operators.first().is_some_and(|head| head.id == operator) {
             self.mailbox.post(Mail::Splits(Arc::clone(splits)));
         }
     }
 
-    /// Tells a source that it has ended, and the head of an iteration that its input will; other tasks do not mind.
+    /// Ends a source, or announces the end of its input to the head of an iteration; other tasks ignore it.
     pub fn end_source(&self, drain: bool) {
         if self.spec.is_source() || self.spec.heads_iteration() {
             self.mailbox.post(Mail::EndSource { drain });
         }
     }
 
-    /// Tells the task of a checkpoint. Harmless when it has ended, or was started without checkpoints.
+    /// Orders a checkpoint. Has no effect after the task has ended, or if it was started without checkpoints.
     pub fn checkpoint(&self, order: CheckpointOrder) {
         self.mailbox.post(Mail::Checkpoint(order));
     }
 
-    /// Whether its input is congested, where its flow control asks.
+    /// Returns true if its input is congested and its flow control asks for that.
     pub fn is_congested(&self) -> bool {
         self.watched.gate.as_ref().is_some_and(|gate| gate.is_congested())
     }
 
-    /// Bytes that went out, and what is queued.
+    /// Number of bytes sent, and the state of the queues.
     fn queues(&self) -> (u64, QueueSnapshot) {
         let (mut bytes_out, mut queues) = (0, QueueSnapshot::default());
         for channel in self.registered.partitions.iter().flat_map(PartitionHandle::outgoing) {
@@ -228,7 +230,7 @@ impl TaskHandle {
         (bytes_out, queues)
     }
 
-    /// What the task is.
+    /// Description of the task.
     pub fn spec(&self) -> &TaskSpec {
         &self.spec
     }

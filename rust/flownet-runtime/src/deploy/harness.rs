@@ -1,13 +1,13 @@
-//! The tasks of a job without threads, for tests of what runs in them: whoever holds the harness takes every step, and moves
+//! Runs the tasks of a job without threads, for tests. The owner of the harness takes every step, and moves
 //! the clock.
 //!
-//! They are the tasks of a job otherwise: the loop, gates, partitions and chains are the same, in one process. Nothing
-//! waits: what would wait for time waits until the clock is moved.
+//! In all other respects they are the tasks of a job: loop, gates, partitions and chains are the same, in one
+//! process. Nothing blocks: a wait for time lasts until the clock is moved.
 //!
 //! # Invariants
 //! - I1: after a call nothing is left to do at the time that the clock shows.
-//! - I2: the clock passes each timer at its time, so what fires sees the time at which it is due.
-//! - I3: chains that were opened are closed, whatever failed, when the harness is closed or dropped.
+//! - I2: the clock stops at each timer's time, so a timer that fires sees the time at which it is due.
+//! - I3: opened chains are closed when the harness is closed or dropped, even after failures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::time::WallClock;
 use crate::time_accounting::TimeState;
 use crate::user_metrics::UserMetricSnapshot;
 
-/// Segments for what was emitted and not yet read. Until they are written to they cost no memory.
+/// Segments for data that was emitted and not yet read. They cost no memory until they are written.
 const SEGMENTS: usize = 2048;
 const SEGMENT_BYTES: usize = 32 << 10;
 
@@ -42,11 +42,11 @@ const SEGMENT_BYTES: usize = 32 << 10;
 pub struct Harness<C: Chain + ?Sized> {
     seats: Vec<HarnessTask<C>>,
     clock: WallClock,
-    /// How many there were.
+    /// Number of checkpoints so far.
     checkpoints: u64,
 }
 
-/// One task, and where it is.
+/// One task, and its state.
 struct HarnessTask<C: Chain + ?Sized> {
     name: String,
     spec: TaskSpec,
@@ -56,7 +56,7 @@ struct HarnessTask<C: Chain + ?Sized> {
     has_ended: bool,
 }
 
-/// Why a harness stopped, and in which of its tasks.
+/// Error that stopped a harness, and the task that failed.
 #[derive(Clone, Debug)]
 pub struct HarnessStop {
     /// Name of the task.
@@ -65,12 +65,13 @@ pub struct HarnessStop {
     pub subtask: u32,
     /// Subtasks of the task.
     pub parallelism: u32,
-    /// What went wrong.
+    /// The error of the task.
     pub error: TaskError,
 }
 
 impl<C: Chain + ?Sized> Harness<C> {
-    /// The tasks of a whole job, upstream first, with their chains; all channels are between them. The clock shows `now_ms`.
+    /// The tasks of a whole job, upstream first, with their chains. All channels are between them. The clock
+    /// shows `now_ms`.
     pub fn new(tasks: Vec<(TaskSpec, Box<C>)>, now_ms: i64, max_record_bytes: usize) -> Result<Self, TaskError> {
         let segments = SegmentPool::new(SEGMENTS, SEGMENT_BYTES).map_err(ExchangeError::from)?;
         let clock = WallClock::by_hand(now_ms);
@@ -84,15 +85,15 @@ impl<C: Chain + ?Sized> Harness<C> {
         Ok(Self { seats, clock, checkpoints: 0 })
     }
 
-    /// Opens all chains, those behind first: whoever emits while it opens finds somebody there. Those behind sources begin
-    /// with what was [kept](Self::snapshot) of them.
+    /// Opens all chains, downstream ones first, so that a chain that emits while it opens reaches an open
+    /// one. Tasks downstream of sources restore their parts of a [snapshot](Self::snapshot).
     pub fn open(&mut self, restored: &[StatePart]) -> Result<(), HarnessStop> {
         let restored: Vec<_> = restored.iter().cloned().map(RestoredPart::Here).collect();
         self.seats.iter_mut().rev().try_for_each(|seat| seat.step(|seat| seat.open(&restored)).map(drop))?;
         self.run()
     }
 
-    /// All that the tasks behind sources keep, as a checkpoint that stands has it.
+    /// The state of all tasks downstream of sources, as in a completed checkpoint.
     pub fn snapshot(&mut self) -> Result<Vec<StatePart>, HarnessStop> {
         self.run()?;
         self.checkpoints += 1;
@@ -103,7 +104,7 @@ impl<C: Chain + ?Sized> Harness<C> {
         Ok(all)
     }
 
-    /// Takes every step that can be taken at the time that the clock shows.
+    /// Takes every step that is possible at the time that the clock shows.
     pub fn run(&mut self) -> Result<(), HarnessStop> {
         loop {
             let mut has_moved = false;
@@ -118,7 +119,7 @@ impl<C: Chain + ?Sized> Harness<C> {
         }
     }
 
-    /// Moves the clock, from timer to timer, and takes every step on the way. A clock never goes back.
+    /// Moves the clock from timer to timer, and takes every step on the way. A clock never goes back.
     pub fn advance_to(&mut self, now_ms: i64) -> Result<(), HarnessStop> {
         self.run()?;
         while let Some(due_ms) = self.next_timer_ms().filter(|due_ms| *due_ms < now_ms) {
@@ -129,32 +130,32 @@ impl<C: Chain + ?Sized> Harness<C> {
         self.run()
     }
 
-    /// What the clock shows.
+    /// Time of the clock.
     pub fn now_ms(&self) -> i64 {
         self.clock.now_ms()
     }
 
-    /// Whether every task has come to the end of its input.
+    /// Returns true if every task has reached the end of its input.
     pub fn has_ended(&self) -> bool {
         self.seats.iter().all(|seat| seat.has_ended)
     }
 
-    /// What the tasks are, and their chains, in the order in which they were given.
+    /// The tasks and their chains, in the order in which they were given.
     pub fn chains(&mut self) -> impl Iterator<Item = (&TaskSpec, &mut C)> {
         self.seats.iter_mut().map(|seat| (&seat.spec, seat.task.chain.as_mut()))
     }
 
-    /// What the tasks count, in the same order.
+    /// Counters of the tasks, in the same order.
     pub fn metrics(&self) -> impl Iterator<Item = (&TaskSpec, MetricsSnapshot)> {
         self.seats.iter().map(|seat| (&seat.spec, seat.task.cx.metrics.snapshot()))
     }
 
-    /// What their functions count, in the same order.
+    /// Metrics of their functions, in the same order.
     pub fn user_metrics(&self) -> impl Iterator<Item = UserMetricSnapshot> {
         self.seats.iter().flat_map(|seat| seat.task.cx.metrics.users().snapshot())
     }
 
-    /// Closes what is open; tells of the first that failed.
+    /// Closes open chains. Returns the first error.
     pub fn close(&mut self) -> Result<(), HarnessStop> {
         let mut closed = Ok(());
         for seat in &mut self.seats {
@@ -163,7 +164,7 @@ impl<C: Chain + ?Sized> Harness<C> {
         closed
     }
 
-    /// When the next timer is due, if one is set for later.
+    /// Time of the next timer, if there is a later one.
     fn next_timer_ms(&self) -> Option<i64> {
         let waiting = self.seats.iter().filter(|seat| !seat.has_ended);
         waiting.filter_map(|seat| seat.task.chain.next_timer_ms()).filter(|due_ms| *due_ms > self.now_ms()).min()
@@ -262,7 +263,8 @@ impl<C: Chain + ?Sized> HarnessTask<C> {
         Ok(true)
     }
 
-    /// Adds what the task keeps. What it prepared for the checkpoint is committed: nothing can come between.
+    /// Adds the state of the task. Transactions prepared for the checkpoint are committed, since nothing can
+    /// come between.
     fn keep(&mut self, checkpoint_id: u64, all: &mut Vec<StatePart>) -> Result<bool, TaskError> {
         if self.spec.is_source() || self.has_ended {
             return Ok(false);
@@ -277,13 +279,13 @@ impl<C: Chain + ?Sized> HarnessTask<C> {
                 all.push(part);
             }
         }
-        // What comes in pieces comes before them.
+        // State that is written in pieces precedes the parts.
         all.extend(parts);
         self.task.chain.complete(checkpoint_id)?;
         Ok(true)
     }
 
-    /// Once around the task's loop; whether it has done anything.
+    /// Runs the task's loop once. Returns true if it has done anything.
     fn turn(&mut self) -> Result<bool, TaskError> {
         if self.has_ended {
             return Ok(false);
@@ -291,7 +293,7 @@ impl<C: Chain + ?Sized> HarnessTask<C> {
         match self.task.turn()? {
             Step::More | Step::Wait(Some(Duration::ZERO)) | Step::Held(Some(Duration::ZERO)) => Ok(true),
             Step::Wait(_) | Step::Held(_) | Step::Align(_) => Ok(false),
-            // What it waits for has a time of its own.
+            // The event that it waits for arrives in real time.
             Step::Await(limit) => {
                 self.task.sleep(TimeState::Awaiting, limit);
                 Ok(true)
@@ -311,7 +313,7 @@ impl<C: Chain + ?Sized> HarnessTask<C> {
         Ok(true)
     }
 
-    /// Runs one of these, and says which task it was that failed.
+    /// Runs a step. A failure names the task.
     fn step(&mut self, step: impl FnOnce(&mut Self) -> Result<bool, TaskError>) -> Result<bool, HarnessStop> {
         let name = self.name.clone();
         let mut done = false;
@@ -341,7 +343,7 @@ impl<C: Chain + ?Sized> Drop for Harness<C> {
     }
 }
 
-/// As many as there are: nobody else takes them away while one task runs.
+/// No limit: no other task takes segments while one runs.
 fn settings(subpartitions: u32) -> BufferPoolSettings {
     let lanes = usize::try_from(subpartitions).unwrap_or(usize::MAX);
     BufferPoolSettings { min: 2, max: None, lanes, max_per_lane: usize::MAX, max_overdraft: 0 }

@@ -1,12 +1,13 @@
-//! From a [`TaskSpec`] to a running task: prepare, connect, start.
+//! Turns a [`TaskSpec`] into a running task: prepare, connect, start.
 //!
-//! All tasks of a job are prepared before any is connected, and all connected before any is started, so that every
+//! All tasks of a job are prepared before any is connected, and all connected before any is started. So every
 //! channel finds its partition.
 //!
 //! # Invariants
-//! - I1: a task takes exactly what [`buffers_needed`] says: the same functions size the pools and the prediction.
-//! - I2: partitions stay registered, and readable, until the [`TaskHandle`] is dropped: consumers on other workers may
-//!   ask for them after the task has ended.
+//! - I1: a task takes exactly as many buffers as [`buffers_needed`] returns: the same functions size the
+//!   pools and the prediction.
+//! - I2: partitions stay registered, and readable, until the [`TaskHandle`] is dropped: consumers on other
+//!   workers may ask for them after the task has ended.
 
 mod handle;
 mod harness;
@@ -22,12 +23,12 @@ pub use self::harness::{Harness, HarnessStop};
 pub use self::prepared::PreparedTask;
 use crate::spec::TaskSpec;
 
-/// Buffers of a worker that a task has a right to, and those it may grow to.
+/// Buffers of a worker that a task is guaranteed, and those that it may use at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferNeed {
-    /// Without these the task is refused.
+    /// The task is refused if these are not available.
     pub min: usize,
-    /// Beyond these it takes none (overdraft apart).
+    /// It takes no more than these, apart from overdraft.
     pub max: usize,
 }
 
@@ -57,13 +58,13 @@ pub fn buffers_needed(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> B
     outputs.chain(gate_settings(spec, worker, config)).map(BufferNeed::from).sum()
 }
 
-/// A gate whose channels are all local holds its producers' buffers and needs none.
+/// A gate with local channels only holds its producers' buffers and needs none of its own.
 fn gate_settings(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> Option<BufferPoolSettings> {
     let remote = u32::try_from(spec.channels(worker, false)).unwrap_or(u32::MAX);
     (remote > 0).then(|| config.sizing().gate(remote))
 }
 
-/// Partitions known to the environment; forgotten and released on drop.
+/// Partitions registered in the environment. Dropping removes and releases them.
 #[derive(Debug)]
 struct RegisteredPartitions {
     environment: NetworkEnvironment,

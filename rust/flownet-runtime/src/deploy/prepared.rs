@@ -1,4 +1,4 @@
-//! A task on its way: its memory, its partitions, its channels.
+//! Prepares a task before it starts: its memory, its partitions, its channels.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ const STACK_BYTES: usize = 8 << 20;
 
 /// A task with its memory and its partitions, not yet connected to its producers.
 ///
-/// Dropped unstarted, it gives everything back.
+/// If it is dropped before it starts, it returns all of them.
 #[derive(Debug)]
 pub struct PreparedTask {
     spec: TaskSpec,
@@ -61,7 +61,7 @@ struct PreparedGate {
     resources: GateResources,
 }
 
-/// What a gate leaves behind if nobody closes it.
+/// Resources of a gate, which are released on drop.
 #[derive(Debug)]
 struct GateResources {
     gate: Arc<InputGate>,
@@ -80,9 +80,10 @@ impl Drop for GateResources {
 }
 
 impl PreparedTask {
-    /// Takes the task's memory and registers its partitions. `worker` is the index of this worker in the plan.
+    /// Takes the task's memory and registers its partitions. `worker` is the index of this worker in the
+    /// plan.
     ///
-    /// No record may be longer than `max_record_bytes`, sent or received.
+    /// No record, sent or received, may be longer than `max_record_bytes`.
     pub fn prepare(
         spec: TaskSpec,
         worker: u32,
@@ -113,8 +114,8 @@ impl PreparedTask {
         Ok(prepared)
     }
 
-    /// Connects every input: to `local` partitions where the producer runs on this worker, else to the worker's
-    /// address. Failures to reach a worker come later, from the running task.
+    /// Connects every input: to `local` partitions if the producer runs on this worker, otherwise to the
+    /// worker's address. The running task reports failures to reach a worker later.
     pub fn connect(
         &mut self,
         addresses: &BTreeMap<u32, SocketAddr>,
@@ -142,21 +143,22 @@ impl PreparedTask {
         Ok(())
     }
 
-    /// Lets the task begin with what was kept of it, and take checkpoints. Without it the task knows nothing of either.
+    /// Sets the state to restore, and enables checkpoints. Without this call the task has neither.
     pub fn set_checkpointing(&mut self, checkpointing: CheckpointContext) {
         self.checkpointing = Some(checkpointing);
     }
 
-    /// What its thread says goes there. Without it nobody hears it.
+    /// Sets the log of its thread. Without this call its log records are lost.
     pub fn set_log(&mut self, log: Arc<Log>) {
         self.log = log;
     }
 
-    /// Starts the task on a thread of its own. `worker_name` is how users know this worker.
+    /// Starts the task on a thread of its own. `worker_name` is the user's name of this worker.
     ///
-    /// Both callbacks are called on that thread, once: `on_outcome` as soon as it is known how the task ends, which of one
-    /// that fails is before its user code closes, with whether it had come to run: its operators were open, with what they
-    /// had kept; `on_exit` as the last thing it does.
+    /// Both callbacks are called on that thread, once. `on_outcome` is called as soon as the task's result is
+    /// known; a task that fails reports it before its user code closes. Its second argument is true if the
+    /// task ran, that is if its operators were open, with their restored state. `on_exit` is the last call of
+    /// the thread.
     pub fn start(
         self,
         chain: Box<dyn Chain>,
@@ -204,7 +206,7 @@ impl PreparedTask {
                 };
                 let on_failure = |error: &TaskError, has_run| tell(Err(error.clone()), has_run);
                 let result = catching(&name, || parts.run(&name, mailbox, on_failure));
-                // One that failed without a word of its own never began.
+                // A failed task that has not reported the failure itself never began.
                 tell(result.clone(), result.is_ok());
                 let _ = outcome.set(result);
                 on_exit();
@@ -215,8 +217,8 @@ impl PreparedTask {
         Ok(TaskHandle::new(spec, name, mailbox, outcome, thread, registered, watched))
     }
 
-    /// Wakes `monitor` when the task's input becomes congested or is no longer, where its flow control asks for it, and when
-    /// a source that is aligned with others has moved by a step.
+    /// Wakes `monitor` when the task's input becomes congested or ceases to be, if its flow control asks for
+    /// it. Also wakes it when a source that is aligned with others has moved by a step.
     pub fn set_monitor(&mut self, monitor: &Waker) {
         self.monitor = Some(monitor.clone());
         let is_watched = self.spec.inputs.iter().any(|input| input.flow_control == FlowControl::Storm);
@@ -225,7 +227,7 @@ impl PreparedTask {
         }
     }
 
-    /// What the task is.
+    /// Description of the task.
     pub fn spec(&self) -> &TaskSpec {
         &self.spec
     }
@@ -242,7 +244,7 @@ impl PreparedTask {
         let pool = create_pool(environment, settings, &self.spec)?;
         let partition = ResultPartition::new(output.partition_id(), Arc::clone(&pool), output.subpartitions);
         if environment.config().max_in_flight_time.is_some() {
-            // Until its readers have shown what they can do.
+            // Until the speed of its readers is known.
             partition.set_fill_limit(FillLimit::ONE_RECORD);
         }
         let handle = partition.handle();
@@ -300,7 +302,7 @@ impl PreparedTask {
     }
 }
 
-/// What the task's thread takes along.
+/// Parts of the task that move to its thread.
 struct TaskParts {
     cx: TaskContext,
     chain: Box<dyn Chain>,
@@ -324,7 +326,8 @@ impl TaskParts {
         mailbox.set_owner(parker.waker().clone());
         let (cancel, metrics) = (&cx.cancel, &cx.metrics);
         let outputs = Outputs::new(writers, Arc::clone(&parker), output_inlets, cancel.clone(), Arc::clone(metrics));
-        // The gate's segments go home when `_resources` is dropped: after the task has dropped what it read.
+        // Dropping `_resources` returns the gate's segments: after the task has dropped the buffers that it
+        // read.
         let (input, inlets, _resources) = match gate {
             Some(PreparedGate { gate, inlets, places, in_flight, resources }) => {
                 let input = TaskInput::new(gate, &places, max_record_bytes, cancel.clone(), Arc::clone(metrics));
@@ -401,8 +404,9 @@ impl PreparedGate {
     }
 }
 
-/// Position of the channel that a worker opens first: to the next worker after it. If all workers began with the same
-/// ones, those would have to answer all others at once, while the rest waits for its turn.
+/// Position of the channel that a worker opens first: the one to the next worker after it. If all workers
+/// began with the same ones, those would have to answer all others at once, while the rest waits for its
+/// turn.
 fn first_to_open(mut producers: impl Iterator<Item = u32>, worker: u32) -> usize {
     producers.position(|producer| producer > worker).unwrap_or(0)
 }
@@ -437,7 +441,8 @@ fn create_pool(
 }
 
 pub(super) fn selector(output: &OutputSpec, spec: &TaskSpec) -> Selector {
-    // Any number does, if only writers begin at different places; the same job begins the same way each time.
+    // Any number is suitable, as long as writers begin at different places. The same job begins in the same
+    // way each time.
     let start = spec.task_id.wrapping_mul(0x9e37_79b9);
     match output.partitioner {
         Partitioner::Forward => Selector::Forward,
