@@ -1,20 +1,22 @@
-//! Flame graphs: where the thread of one task is found, again and again for a while, for people who look at it.
+//! Flame graphs: samples the thread of one task for a while, and shows where it was.
 //!
-//! Asked for and then done once, by a thread of its own (`sampler.rs`) that is gone afterwards; a task does not notice
-//! otherwise. What is found is put together frame by frame (`tree.rs`). The runtime knows no stacks: whoever builds chains
-//! reads them, as [`Stacks`].
+//! A graph is made once on request, by a thread of its own (`sampler.rs`) that ends afterwards. The task does
+//! not notice it otherwise. A tree merges the samples frame by frame (`tree.rs`). The runtime knows no
+//! stacks: the builder of chains reads them, through [`Stacks`].
 //!
 //! # Invariants
-//! - I1: what a sample says of the state is what the ledger ran when the sample was due, before anything was waited for. A
-//!   task that waits for the interpreter is not found at work because the sampler had to wait for it too.
-//! - I2: a stack counts only if the state that it was read for has lasted until it was read; else the sample has the state
-//!   alone, and where that is work it says that the stack was missed. So it does where there was no function to be found any
-//!   more when the sampler had waited: whoever waits for the interpreter is let in where functions end.
-//! - I3: samples that fell due while their thread slept or waited count as what the task was found in, if that began before
-//!   they were due; others are not taken, and nobody makes them up.
-//! - I4: whoever asks has an answer when the time is over, whatever the sampler still waits for.
-//! - I5: states in which a thread has no stack are told without calling anybody: to look at a task that waits takes no
-//!   interpreter.
+//! - I1: the state of a sample is the task's accounted state when the sample was due, before the sampler
+//!   waited for anything. A task that waits for the interpreter is not found at work because the sampler had
+//!   to wait for it, too.
+//! - I2: a stack counts only if the state that it was read for has lasted until it was read. Otherwise the
+//!   sample has the state alone, and if that is work it records that the stack was missed. The same applies
+//!   if the sampler had waited and then found no function any more: the interpreter admits waiting threads
+//!   where functions end.
+//! - I3: samples that fell due while the sampler slept or waited count as the state that it finds, if that
+//!   state began before they were due. Others are not taken and not invented.
+//! - I4: a request has an answer when its time is over, even if the sampler still waits for something.
+//! - I5: states in which a thread has no stack are recorded without a call: sampling a task that waits takes
+//!   no interpreter.
 //! - I6: bounded: [`MOST_SAMPLES`], [`LONGEST`], [`MOST_DEPTH`], [`MOST_FRAMES`], [`MOST_LETTERS`].
 
 mod sampler;
@@ -27,41 +29,41 @@ use serde::{Deserialize, Serialize};
 pub use self::sampler::SamplingGuard;
 use crate::time_accounting::{TimeShares, TimeState};
 
-/// How often to look, and how far apart.
+/// Number of samples, and the interval between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlameOrder {
     samples: u32,
     every: Duration,
 }
 
-/// An order that is none.
+/// An invalid order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlameOrderError {
     /// Too few or too many samples.
     #[error("samples = {0}: take 1 to {MOST_SAMPLES}")]
     Samples(u64),
-    /// Too close to each other, or too far apart.
+    /// An interval that is too short or too long.
     #[error("every_ms = {every_ms}: take {} to {}", LEAST_APART.as_millis(), MOST_APART.as_millis())]
     Every {
-        /// As asked for.
+        /// The requested interval.
         every_ms: u64,
     },
-    /// All of it.
+    /// An order that takes too long as a whole.
     #[error("{samples} samples {every_ms} ms apart take {:.1} s: it may be {} s at most",
             f64::from(*samples) * *every_ms as f64 / 1000.0, LONGEST.as_secs())]
     TooLong {
-        /// As asked for.
+        /// The requested number.
         samples: u32,
-        /// As asked for.
+        /// The requested interval.
         every_ms: u64,
     },
 }
 
 impl FlameOrder {
-    /// So many samples, so many milliseconds apart.
+    /// An order of `samples` samples, `every_ms` milliseconds apart.
     ///
     /// # Errors
-    /// What is too much, or too little.
+    /// A number or an interval is too large, or too small.
     pub fn new(samples: u64, every_ms: u64) -> Result<Self, FlameOrderError> {
         let many = u32::try_from(samples).ok().filter(|many| (1..=MOST_SAMPLES).contains(many));
         let many = many.ok_or(FlameOrderError::Samples(samples))?;
@@ -76,46 +78,46 @@ impl FlameOrder {
         Ok(order)
     }
 
-    /// How many are asked for.
+    /// Number of requested samples.
     pub fn samples(&self) -> u32 {
         self.samples
     }
 
-    /// From one to the next.
+    /// Interval between two samples.
     pub fn every(&self) -> Duration {
         self.every
     }
 
-    /// How long it takes.
+    /// Duration of the sampling.
     pub fn whole(&self) -> Duration {
         self.every.saturating_mul(self.samples)
     }
 
-    /// When a sample is due, from the beginning.
+    /// Time at which a sample is due, from the beginning.
     fn due(&self, number: u32) -> Duration {
         self.every.saturating_mul(number + 1)
     }
 
-    /// Samples that have fallen due by then.
+    /// Number of samples that have fallen due by then.
     fn passed(&self, elapsed: Duration) -> u32 {
         let passed = elapsed.as_nanos() / self.every.as_nanos().max(1);
         u32::try_from(passed).unwrap_or(u32::MAX).min(self.samples)
     }
 }
 
-/// Reads the stacks of one task. Made, used and dropped on the thread that samples.
+/// Reads the stacks of one task. Created, used and dropped on the thread that samples.
 pub trait Stacks {
-    /// The functions that a thread of the task is in, the innermost first: at most [`MOST_DEPTH`]. None if it is in none now,
-    /// or there is no such thread. It may have to wait.
+    /// The functions that a thread of the task is in, the innermost first: at most [`MOST_DEPTH`]. None if it
+    /// is in no function now, or if there is no such thread. This call may block.
     fn read(&mut self, of: StackOf) -> Vec<StackFrame>;
 }
 
 /// A thread of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackOf {
-    /// Its own.
+    /// The task's own thread.
     Task,
-    /// One beside it, that runs what its operators wait for.
+    /// A helper thread, which runs calls that the task's operators wait for.
     Helper,
 }
 
@@ -129,66 +131,67 @@ pub struct StackFrame {
 }
 
 impl StackFrame {
-    /// A function of a file, where it `begins` and the line that it is in; a text that is too long is cut.
+    /// A function of a file, with the line where it `begins` and its current line. Texts that are too long
+    /// are cut.
     pub fn new(function: &str, file: &str, begins: u32, line: u32) -> Self {
         Self { function: shortened(function), file: shortened(file), begins, line }
     }
 
-    /// In place of the functions further out, where there are more than [`MOST_DEPTH`].
+    /// Replaces the outer functions if there are more than [`MOST_DEPTH`].
     pub fn further_out() -> Self {
         Self::new("(further out)", "", 0, 0)
     }
 }
 
-/// What was found.
+/// Result of the sampling.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flame {
-    /// Samples that were asked for.
+    /// Samples that were requested.
     pub asked: u32,
-    /// Those that say something.
+    /// Samples that were taken.
     pub taken: u32,
-    /// Of these, in a state of waiting for outputs.
+    /// Number of these in a state of waiting for outputs.
     pub back_pressured: u32,
-    /// From the first moment to the last.
+    /// Time from the first moment to the last.
     pub lasted: Duration,
-    /// What the task's ledger says of the same time.
+    /// The task's time accounting for the same time.
     pub time: TimeShares,
-    /// The task has ended meanwhile.
+    /// True if the task has ended during the sampling.
     pub has_ended: bool,
-    /// All frames, each behind the one that it is on.
+    /// All frames, each after the one below it.
     pub frames: Vec<FlameFrame>,
 }
 
-/// Where samples found a task: in a function or a state, on what led there.
+/// A function or a state in which samples found a task, on top of its callers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlameFrame {
-    /// Position of the frame that it is on.
+    /// Position of the frame below.
     pub below: Option<u32>,
-    /// What it is.
+    /// The function or state.
     pub place: TaskActivity,
-    /// Samples in it, and in what is on it.
+    /// Samples in it, and in the frames on top of it.
     pub samples: u32,
 }
 
-/// What a task is found in.
+/// Activity of a task in a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskActivity {
     /// A function.
     Function {
         /// Its name.
         name: String,
-        /// Where it is.
+        /// Its file.
         file: String,
         /// The line in which it was found most often.
         line: u32,
     },
     /// A state without a function.
     State(TimeState),
-    /// At work, in what was over before its stack could be read.
+    /// At work, in a function that had ended before its stack could be read.
     Missed,
 }
 
-/// Whose stack belongs to a state.
+/// The thread whose stack belongs to a state.
 fn stack_of(state: TimeState) -> Option<StackOf> {
     match state {
         TimeState::Busy | TimeState::HardBackPressured(_) => Some(StackOf::Task),
@@ -197,32 +200,32 @@ fn stack_of(state: TimeState) -> Option<StackOf> {
     }
 }
 
-/// Whether it waits for outputs in this state.
+/// Returns true if the task waits for outputs in this state.
 fn is_back_pressured(state: TimeState) -> bool {
     matches!(state, TimeState::SoftBackPressured(_) | TimeState::HardBackPressured(_))
 }
 
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(MOST_LETTERS - 1) {
-        // One more letter would be too many: the mark takes the place of two.
+        // One more letter would be too many: the mark replaces two.
         Some((at, _)) if text[at..].chars().nth(1).is_some() => format!("{}…", &text[..at]),
         _ => text.to_owned(),
     }
 }
 
-/// Samples of one graph.
+/// Most samples of one graph.
 pub const MOST_SAMPLES: u32 = 1000;
-/// How close samples may be.
+/// Shortest interval between samples.
 pub const LEAST_APART: Duration = Duration::from_millis(10);
-/// How far apart they may be.
+/// Longest interval between samples.
 pub const MOST_APART: Duration = Duration::from_secs(1);
-/// How long one graph may take.
+/// Longest time of one graph.
 pub const LONGEST: Duration = Duration::from_secs(60);
-/// Functions on a stack.
+/// Most functions of a stack.
 pub const MOST_DEPTH: usize = 128;
-/// Frames of one graph: a stack that would need more ends where there is no more.
+/// Most frames of one graph. A stack that would need more is cut.
 pub const MOST_FRAMES: usize = 10_000;
-/// Letters of a name.
+/// Most letters of a name.
 pub const MOST_LETTERS: usize = 300;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The thread that looks, and who waits for what it finds.
+//! The thread that samples a task, and the handle of the request.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use super::{Flame, FlameOrder, StackOf, Stacks, is_back_pressured, stack_of};
 use crate::metrics::TaskMetrics;
 use crate::time_accounting::{TimeShares, TimeState};
 
-/// A task that is being looked at. Dropped, it is looked at no longer.
+/// A task that is being sampled. Dropping it ends the sampling.
 #[derive(Debug)]
 pub struct SamplingGuard {
     shared: Arc<SamplerShared>,
@@ -23,13 +23,13 @@ struct SamplerShared {
     metrics: Arc<TaskMetrics>,
     order: FlameOrder,
     began: Instant,
-    /// What the ledger had by then.
+    /// Time accounting at the beginning.
     before: TimeShares,
     is_left: AtomicBool,
     found: Mutex<SampledStacks>,
 }
 
-/// What was found so far.
+/// The samples so far.
 #[derive(Debug, Default)]
 struct SampledStacks {
     taken: u32,
@@ -39,11 +39,11 @@ struct SampledStacks {
 }
 
 impl SamplingGuard {
-    /// Begins, on a thread of its own, where `stacks` makes what reads stacks, if there are any. `on_end` is called there when
-    /// the last sample is taken or the task has ended.
+    /// Begins to sample, on a thread of its own. There `stacks` creates the reader of stacks, if the task has
+    /// stacks. `on_end` is called on that thread after the last sample, or when the task has ended.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread can be started.
     pub(crate) fn start(
         metrics: Arc<TaskMetrics>,
         order: FlameOrder,
@@ -62,7 +62,7 @@ impl SamplingGuard {
         Ok(Self { shared, thread })
     }
 
-    /// What was found until now.
+    /// The result so far.
     pub fn flame(&self) -> Flame {
         let SamplerShared { metrics, order, began, before, .. } = &*self.shared;
         let (lasted, time) = (began.elapsed(), metrics.time().since(before));
@@ -91,10 +91,10 @@ impl SamplerShared {
         }
     }
 
-    /// Takes the samples from `next` on that have fallen due; gives the first that has not.
+    /// Takes the samples from `next` on that have fallen due. Returns the first one that has not.
     fn sample(&self, next: u32, now: (TimeState, Instant), stacks: Option<&mut (dyn Stacks + 'static)>) -> u32 {
         let (state, since) = now;
-        // The last of them is due now; those before are the same if the state is.
+        // The last of them is due now; the earlier ones are the same if the state is.
         let last = self.passed().max(next + 1);
         let is_same = |number: &u32| number + 1 == last || self.began + self.order.due(*number) >= since;
         let samples = (next..last).filter(is_same).count() as u32;
@@ -104,7 +104,8 @@ impl SamplerShared {
         };
         let asked = Instant::now();
         let stack = stacks.read(of);
-        // Who waits to be let in is let in where functions end, which is not where the task was found.
+        // A sampler that had to wait is admitted where functions end, which is not where the task was when
+        // the sample was due.
         let is_sure = !stack.is_empty() || state != TimeState::Busy || asked.elapsed() < PROMPT;
         if is_sure && self.metrics.period() == Some(now) {
             let waited = self.passed().saturating_sub(last);
@@ -122,7 +123,7 @@ impl SamplerShared {
         self.order.passed(self.began.elapsed())
     }
 
-    /// Sleeps; whether anybody still waits for what is found. A task that ends ends it early.
+    /// Sleeps until the sample is due, or the task ends. Returns false if the request was dropped.
     fn sleep_until(&self, due: Duration) -> bool {
         loop {
             if self.is_left.load(Ordering::Relaxed) {
@@ -156,9 +157,10 @@ impl SampledStacks {
     }
 }
 
-/// A task in no function after this long may have been in one when the sample was due.
+/// If reading took longer than this and found no function, the task may still have been in one when the
+/// sample was due.
 const PROMPT: Duration = Duration::from_millis(1);
-/// How late it notices that the task has ended.
+/// Longest delay until it notices that the task has ended.
 const LONGEST_NAP: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
     use crate::time_accounting::BackpressureCause;
 
-    /// Says what a function of the test says.
+    /// Returns the stack that a function of the test returns.
     struct ReaderFn<F>(F);
 
     impl<F: FnMut(StackOf) -> Vec<StackFrame>> Stacks for ReaderFn<F> {
@@ -182,7 +184,7 @@ mod tests {
         FlameOrder::new(samples, 10).expect("within its bounds")
     }
 
-    /// Looks at a task to the end of it.
+    /// Samples a task until it ends.
     fn flame<F>(metrics: &Arc<TaskMetrics>, order: FlameOrder, read: F) -> Flame
     where
         F: FnMut(StackOf) -> Vec<StackFrame> + Send + 'static,

@@ -1,19 +1,19 @@
-//! Puts stacks together: what they have in common, from the outermost function on, is one frame.
+//! Merges stacks: the common frames of several stacks, from the outermost function on, become one frame.
 
 use std::collections::HashMap;
 
 use super::{FlameFrame, MOST_FRAMES, StackFrame, StackOf, TaskActivity};
 use crate::time_accounting::TimeState;
 
-/// Frames and how often each was found.
+/// Frames, with the number of samples of each.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     frames: Vec<Frame>,
-    /// By the frame below and what it is.
+    /// Positions of frames by the frame below and their key.
     known: HashMap<(Option<u32>, Key), u32>,
 }
 
-/// What tells frames on the same one apart. Where in a function it was found does not.
+/// Distinguishes frames on top of the same one. The line in a function does not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Function { name: String, file: String, begins: u32 },
@@ -26,16 +26,17 @@ struct Frame {
     below: Option<u32>,
     key: Key,
     samples: u32,
-    /// How often it was found in each line.
+    /// Number of samples in each line.
     lines: HashMap<u32, u32>,
 }
 
 impl Tree {
-    /// So many samples found the task in `state`, and the thread whose stack belongs to that in `stack`, the innermost
-    /// function first.
+    /// Adds `samples` samples of the task in `state`. `stack` is the stack of the thread that belongs to the
+    /// state, the innermost function first.
     pub(super) fn add(&mut self, state: TimeState, of: Option<StackOf>, stack: Vec<StackFrame>, samples: u32) {
         let state = state.whatever_lacks();
-        // What a helper runs is on what its task waits for; what a task waits for in a function is on the function.
+        // The functions of a helper are on top of the state in which its task waits for it. A state in which
+        // the task itself waits within a function is on top of the function.
         let is_outermost = of != Some(StackOf::Task) || stack.is_empty();
         let is_innermost = !is_outermost && state != TimeState::Busy;
         let functions = stack.into_iter().rev().map(|frame| {
@@ -46,7 +47,7 @@ impl Tree {
         self.put(state(is_outermost).into_iter().chain(functions).chain(state(is_innermost)), samples);
     }
 
-    /// So many samples found the task at work, and its stack was not there any more.
+    /// Adds `samples` samples of the task at work, whose stack could not be read in time.
     pub(super) fn add_missed(&mut self, samples: u32) {
         self.put([(Key::Missed, 0)].into_iter(), samples);
     }
@@ -62,7 +63,7 @@ impl Tree {
         }
     }
 
-    /// Position of a frame, if it is there or there is room for it.
+    /// Position of a frame. None if it is new and there is no room for it.
     fn frame(&mut self, below: Option<u32>, key: Key) -> Option<u32> {
         let Self { frames, known } = self;
         let new = u32::try_from(frames.len()).ok().filter(|_| frames.len() < MOST_FRAMES);
@@ -75,7 +76,7 @@ impl Tree {
         Some(at)
     }
 
-    /// All frames, each behind the one below.
+    /// All frames, each after the one below.
     pub(super) fn frames(&self) -> Vec<FlameFrame> {
         let frames = self.frames.iter().map(|frame| FlameFrame {
             below: frame.below,
