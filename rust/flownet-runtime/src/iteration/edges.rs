@@ -1,18 +1,18 @@
-//! Where the two ends of a feedback edge find each other.
+//! Connects the two ends of each feedback edge.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::feedback::{Feedback, FeedbackLimits, FeedbackReader, FeedbackWriter};
 
-/// The feedback edges of a job in one process. Each end is taken once by each attempt to run the job.
+/// The feedback edges of a job in one process. Each attempt to run the job takes each end once.
 #[derive(Debug, Default)]
 pub struct FeedbackEdges(Mutex<HashMap<EdgeEnd, Half>>);
 
 /// The iteration, and the subtask of both its ends.
 type EdgeEnd = (u32, u32);
 
-/// An edge of which one end was taken. Nothing is kept of one that was dropped since.
+/// An edge with one end taken. It keeps nothing of an end that was dropped since.
 #[derive(Debug)]
 struct Half {
     feedback: Weak<Feedback>,
@@ -38,7 +38,8 @@ impl FeedbackEdges {
 
     fn take(&self, edge: EdgeEnd, end: End) -> Arc<Feedback> {
         let mut edges = self.lock();
-        // One end taken twice is of another attempt, whose other end was never built.
+        // If the same end was taken before, it belongs to an earlier attempt, whose other end was never
+        // built.
         if let Some(Half { feedback, .. }) = edges.remove(&edge).filter(|half| half.taken != end)
             && let Some(feedback) = feedback.upgrade()
         {

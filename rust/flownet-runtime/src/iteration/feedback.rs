@@ -1,15 +1,18 @@
 //! The feedback of one subtask of an iteration: a queue from its tail to its head, in one process.
 //!
 //! # Invariants
-//! - F1: what was pushed is taken in its order, rounds among records, wherever it lay meanwhile.
-//! - F2: the writer never waits for the reader. Bytes in memory and on disk stay within the limits; what has no room is an
-//!   error.
-//! - F3: the reader's bell is rung behind what was pushed, once for all that it has not looked at.
-//! - F4: nothing is on disk under a name: what a process leaves behind when it dies, the system takes back.
-//! - F5: what is kept for a checkpoint are the records that were here, in their order, when the head took it, and those that
-//!   were pushed from then until the tail did; taking them from here changes nothing of that. Rounds are not kept.
-//! - F6: what a head leaves to the next run stays here, with what is pushed afterwards: the head may end by one checkpoint
-//!   while its tail, which hears of other heads, takes part in more.
+//! - F1: items are taken in the order in which they were pushed, rounds among records, no matter where they
+//!   were stored.
+//! - F2: the writer never waits for the reader. Bytes in memory and on disk stay within the limits; if there
+//!   is no room, that is an error.
+//! - F3: the reader is woken after a push, once for all items that it has not looked at.
+//! - F4: no file on disk has a name: if a process dies, the system frees its files.
+//! - F5: a checkpoint contains the records that were in the queue, in their order, when the head took it, and
+//!   those that were pushed from then until the tail did. Taking records from the queue does not change that.
+//!   Rounds are not stored.
+//! - F6: records that a head leaves to the next run stay in the queue, as do those that are pushed
+//!   afterwards. The head may end at one checkpoint while its tail, which receives barriers of other heads,
+//!   takes part in more.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -25,28 +28,28 @@ use crate::mailbox::TaskWaker;
 use crate::time::NO_TIMESTAMP;
 use crate::varint::{put_varint, take_varint, unzigzag, zigzag};
 
-/// Records are handed over in pieces of about so many bytes, at the latest at the end of a batch.
+/// Records are handed over in pieces of about this many bytes, at the latest at the end of a batch.
 pub(crate) const PIECE_BYTES: usize = 32 << 10;
 
-/// A file is given back when all that is in it was read: not too large.
+/// Size of a file. It is freed after all of it was read, so it must not be too large.
 const FILE_BYTES: u64 = 64 << 20;
 
 /// Bytes in front of a record: its length.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// What a subtask may take for what waits to go round again.
+/// Limits of a subtask for records that wait for another round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedbackLimits {
-    /// In memory.
+    /// Bytes in memory.
     pub memory_bytes: u64,
-    /// On disk, when memory is full.
+    /// Bytes on disk, used when memory is full.
     pub disk_bytes: u64,
 }
 
-/// What both ends share.
+/// State that both ends share.
 #[derive(Debug, Default)]
 pub(crate) struct Feedback {
-    /// Something waits. Beside the queue, as the head asks after each record.
+    /// True if items wait. Stored outside the queue's lock, since the head checks it after each record.
     has_more: AtomicBool,
     queue: Mutex<Queue>,
 }
@@ -64,21 +67,21 @@ struct Queue {
     kept: Option<FeedbackSnapshot>,
 }
 
-/// What a checkpoint keeps, between the head, which has taken it, and the tail, which has not.
+/// Records of a checkpoint that the head has taken, and the tail has not.
 #[derive(Debug)]
 struct FeedbackSnapshot {
     checkpoint_id: u64,
     records: Vec<StoredRecord>,
 }
 
-/// How the loop ended.
+/// Reason for the end of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FeedbackEnd {
-    /// Nothing circulated any more.
+    /// No record circulated any more.
     Over,
-    /// What circulated was given up, or its head is gone.
+    /// Circulating records were dropped, or the head no longer exists.
     GivenUp,
-    /// The head leaves what is here, and what comes, to the next run: checkpoints keep it.
+    /// The head leaves the current and later records to the next run: checkpoints contain them.
     Left,
 }
 
@@ -95,7 +98,7 @@ enum StoredRecord {
 }
 
 impl Feedback {
-    /// Adds an item, for which `grow` books its bytes; false if nobody takes it any more.
+    /// Adds an item, which takes `memory` and `disk` bytes. Fails after the end of the loop, unless the head has left.
     fn push(&self, item: Item, memory: u64, disk: u64) -> Result<(), FeedbackEnd> {
         let bell = {
             let mut queue = self.lock();
@@ -133,7 +136,7 @@ impl Feedback {
         item
     }
 
-    /// The head takes a checkpoint, with these records before it that were taken from here and not sent.
+    /// Takes the head's checkpoint. `unsent` are earlier records that were taken from the queue and not sent.
     fn keep(&self, checkpoint_id: u64, unsent: &[u8]) {
         let mut queue = self.lock();
         let mut records = Vec::new();
@@ -144,7 +147,8 @@ impl Feedback {
         queue.kept = Some(FeedbackSnapshot { checkpoint_id, records });
     }
 
-    /// F6: the head is done, with these records before all others that were taken from here and not sent.
+    /// F6: ends the loop for the head. `unsent` are records that were taken from the queue and not sent; they
+    /// precede all others.
     fn leave(&self, unsent: &[u8], count: u64) {
         let mut queue = self.lock();
         if queue.end.is_none() {
@@ -187,12 +191,12 @@ impl Queue {
         records.collect()
     }
 
-    /// Small pieces become one.
+    /// Appends an item. Small pieces are merged into one.
     fn append(&mut self, item: Item) {
         if let Item::Records { count, bytes: StoredRecord::Memory(bytes) } = &item
             && let Some(Item::Records { count: counted, bytes: StoredRecord::Memory(last) }) = self.items.back_mut()
             && last.len() + bytes.len() <= PIECE_BYTES
-            // A checkpoint may have it.
+            // Not if a checkpoint shares it.
             && let Some(last) = Arc::get_mut(last)
         {
             last.extend_from_slice(bytes);
@@ -211,7 +215,7 @@ impl Item {
         }
     }
 
-    /// In memory, and on disk.
+    /// Bytes in memory, and on disk.
     fn bytes(&self) -> (u64, u64) {
         match self {
             Self::Records { bytes: StoredRecord::Memory(bytes), .. } => (bytes.len() as u64, 0),
@@ -221,15 +225,15 @@ impl Item {
     }
 }
 
-/// The end at the tail.
+/// The tail's end of the queue.
 #[derive(Debug)]
 pub struct FeedbackWriter {
     feedback: Arc<Feedback>,
     limits: FeedbackLimits,
-    /// Not handed over yet.
+    /// Records that are not handed over yet.
     gathered: Vec<u8>,
     count: u64,
-    /// What is written to, and how far.
+    /// The file that is being written, and its length.
     spill: Option<(Arc<File>, u64)>,
 }
 
@@ -238,7 +242,8 @@ impl FeedbackWriter {
         Self { feedback, limits, gathered: Vec::new(), count: 0, spill: None }
     }
 
-    /// Adds a record, which `encode` appends. It is handed over with the next [`flush`](Self::flush), or before.
+    /// Adds a record, which `encode` appends. It is handed over with the next [`flush`](Self::flush), or
+    /// before.
     pub(crate) fn push<E: From<IterationFault>>(
         &mut self,
         timestamp_ms: i64,
@@ -261,7 +266,7 @@ impl FeedbackWriter {
         if self.gathered.len() >= PIECE_BYTES { Ok(self.flush()?) } else { Ok(()) }
     }
 
-    /// Hands over what was gathered.
+    /// Hands over the gathered records.
     pub(crate) fn flush(&mut self) -> Result<(), IterationFault> {
         if self.count == 0 {
             return Ok(());
@@ -272,12 +277,12 @@ impl FeedbackWriter {
             let queue = self.feedback.lock();
             (queue.memory_bytes, queue.disk_bytes, queue.records)
         };
-        // The reader may have made more room meanwhile, and nobody else takes any.
+        // The reader may have freed space since, and no other writer takes any.
         let (stored, memory, disk) = if memory_bytes + len <= self.limits.memory_bytes {
             (StoredRecord::Memory(Arc::new(bytes)), len, 0)
         } else if disk_bytes + len <= self.limits.disk_bytes {
             let stored = self.spill(&bytes).map_err(|error| fault(&error, disk_bytes))?;
-            // Kept for what is gathered next.
+            // Reuse the buffer for the next records.
             self.gathered = bytes;
             self.gathered.clear();
             (stored, 0, len)
@@ -296,26 +301,27 @@ impl FeedbackWriter {
         }
     }
 
-    /// Hands over a round, behind all records so far.
+    /// Hands over a round, after all records so far.
     pub(crate) fn round(&mut self, round: Round) -> Result<(), IterationFault> {
         self.flush()?;
-        // A head that is gone waits for none.
+        // A head that has ended waits for no round.
         let _ = self.feedback.push(Item::Round(round), 0, 0);
         Ok(())
     }
 
-    /// The tail takes a checkpoint: all that it keeps of the loop, each record as [`restore`](Self::restore) takes it.
+    /// Takes the tail's checkpoint. Returns all records of the loop, each in the form that
+    /// [`restore`](Self::restore) takes.
     pub(crate) fn kept(&mut self, checkpoint_id: u64) -> Result<Vec<Vec<u8>>, IterationFault> {
         self.flush()?;
         let (kept, end) = {
             let mut queue = self.feedback.lock();
             let kept = queue.kept.take_if(|kept| kept.checkpoint_id == checkpoint_id).map(|kept| kept.records);
-            // F6: a head that has left takes no more checkpoints at last, and nothing more from here.
+            // F6: after its last checkpoint, a head that has left takes no more records from the queue.
             let left = (queue.end == Some(FeedbackEnd::Left)).then(|| queue.waiting());
             (kept.or(left), queue.end)
         };
         let Some(kept) = kept else {
-            // The head is at its end, and takes none.
+            // The head has ended, and takes no checkpoint.
             return if end.is_some() { Ok(Vec::new()) } else { Err(IterationFault::Checkpoint { checkpoint_id }) };
         };
         let mut records = Vec::new();
@@ -330,21 +336,21 @@ impl FeedbackWriter {
         Ok(records)
     }
 
-    /// Puts back a record that a checkpoint kept.
+    /// Restores a record of a checkpoint.
     pub(crate) fn restore(&mut self, record: &[u8]) -> Result<(), IterationFault> {
-        // Longer ones are not pushed.
+        // Longer records are never pushed.
         self.gathered.extend_from_slice(&(record.len() as u32).to_le_bytes());
         self.gathered.extend_from_slice(record);
         self.count += 1;
         if self.gathered.len() >= PIECE_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// The checkpoint is off.
+    /// Discards an aborted checkpoint.
     pub(crate) fn forget(&mut self, checkpoint_id: u64) {
         self.feedback.lock().kept.take_if(|kept| kept.checkpoint_id <= checkpoint_id);
     }
 
-    /// Records that nobody takes any more.
+    /// Number of records that were dropped after the end of the loop.
     pub(crate) fn given_up(&self) -> u64 {
         self.feedback.lock().given_up
     }
@@ -360,7 +366,7 @@ impl FeedbackWriter {
     }
 }
 
-/// The end at the head.
+/// The head's end of the queue.
 #[derive(Debug)]
 pub struct FeedbackReader {
     feedback: Arc<Feedback>,
@@ -368,7 +374,7 @@ pub struct FeedbackReader {
     at: usize,
 }
 
-/// What was fed back.
+/// An item of the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FeedbackItem<'a> {
     /// A record, as it was encoded.
@@ -378,7 +384,7 @@ pub(crate) enum FeedbackItem<'a> {
         /// Its bytes.
         bytes: &'a [u8],
     },
-    /// A round, behind all records before it.
+    /// A round, after all records before it.
     Round(Round),
 }
 
@@ -387,7 +393,7 @@ impl FeedbackReader {
         Self { feedback, piece: Vec::new(), at: 0 }
     }
 
-    /// Whom to ring when something comes; it is rung at once if something has.
+    /// Sets the waker for new items. It is woken at once if there are items already.
     pub(crate) fn set_bell(&self, bell: TaskWaker) {
         let has_come = {
             let mut queue = self.feedback.lock();
@@ -399,13 +405,13 @@ impl FeedbackReader {
         }
     }
 
-    /// Whether something waits.
+    /// Returns true if items wait.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.at < self.piece.len() || self.feedback.has_more.load(Ordering::Acquire)
     }
 
-    /// The next of what was fed back.
+    /// The next item.
     pub(crate) fn next(&mut self) -> Result<Option<FeedbackItem<'_>>, IterationFault> {
         if self.at == self.piece.len() {
             match self.feedback.take() {
@@ -423,19 +429,19 @@ impl FeedbackReader {
         Ok(Some(FeedbackItem::Record { timestamp_ms: time_of(stamp), bytes }))
     }
 
-    /// The head takes a checkpoint.
+    /// Takes the head's checkpoint.
     pub(crate) fn keep(&self, checkpoint_id: u64) {
         self.feedback.keep(checkpoint_id, &self.piece[self.at..]);
     }
 
-    /// Leaves what is there, and what comes, to the next run (F6).
+    /// Leaves current and later records to the next run (F6).
     pub(crate) fn leave(&mut self) {
         let count = self.unsent();
         self.feedback.leave(&self.piece[self.at..], count);
         (self.piece, self.at) = (Vec::new(), 0);
     }
 
-    /// Ends the loop: what is there, and what comes, is given up.
+    /// Ends the loop. Current and later records are dropped.
     pub(crate) fn end(&mut self, end: FeedbackEnd) {
         let given_up = self.unsent();
         self.feedback.lock().given_up += given_up;
@@ -443,7 +449,7 @@ impl FeedbackReader {
         self.feedback.end(end);
     }
 
-    /// Records that were taken from the queue and not sent.
+    /// Number of records that were taken from the queue and not sent.
     fn unsent(&self) -> u64 {
         let (mut count, mut rest) = (0, &self.piece[self.at..]);
         while let Some((_, left)) = split_record(rest) {
@@ -460,7 +466,7 @@ impl Drop for FeedbackReader {
     }
 }
 
-/// None is 0.
+/// Writes a time. No time is 0.
 fn put_time(out: &mut Vec<u8>, timestamp_ms: i64) {
     put_varint(out, if timestamp_ms == NO_TIMESTAMP { 0 } else { zigzag(timestamp_ms) + 1 });
 }
@@ -469,7 +475,7 @@ fn time_of(stamp: u64) -> i64 {
     stamp.checked_sub(1).map_or(NO_TIMESTAMP, unzigzag)
 }
 
-/// A record, and how many bytes are behind it.
+/// Splits off a record. Returns it, and the number of bytes after it.
 fn split_record(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let (len, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
     let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
@@ -584,7 +590,7 @@ mod tests {
                 added
             };
             run(before, &mut writer, &mut reader, &mut waiting);
-            // What was gathered and not handed over was pushed before the tail's own checkpoint.
+            // Records that were gathered and not handed over were pushed before the tail's own checkpoint.
             let mut expected: Vec<_> = waiting.iter().cloned().collect();
             reader.keep(7);
             expected.extend(run(between, &mut writer, &mut reader, &mut waiting));
@@ -593,7 +599,7 @@ mod tests {
             let (mut other, mut again) = ends(ROOMY);
             kept.iter().for_each(|record| other.restore(record).unwrap());
             other.flush().unwrap();
-            // Each with its time, and no round among them.
+            // Each has its time, and there is no round among them.
             let found: Vec<_> = std::iter::from_fn(|| take(&mut again)).collect();
             prop_assert_eq!(found, expected, "F5");
         }

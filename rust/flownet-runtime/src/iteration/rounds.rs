@@ -1,4 +1,4 @@
-//! Rounds: how the end of an iteration is found. Machines without IO or clock; `mod.rs` says why they are right.
+//! Rounds: detect the end of an iteration. State machines without IO or clock; `mod.rs` proves them correct.
 
 use std::collections::VecDeque;
 
@@ -8,33 +8,33 @@ use flownet_core::{ChannelIndex, Round};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct HeadRounds {
     state: State,
-    /// Something was taken from the queue since the last round was sent.
+    /// A record was taken from the queue since the last round was sent.
     has_fed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum State {
-    /// Its input goes on.
+    /// Its input has not ended.
     #[default]
     Open,
-    /// This round is on its way.
+    /// This round circulates.
     Round(u64),
-    /// Nothing circulates any more.
+    /// No record circulates any more.
     Over,
-    /// What circulates was given up.
+    /// Circulating records were dropped.
     GivenUp,
 }
 
-/// What a head does when a round has come back.
+/// Next action of a head after a round has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Send this one.
+    /// Send this round.
     Send(Round),
     /// The loop is over.
     End,
 }
 
-/// A round that was not sent, or not next.
+/// A round that was not sent, or does not come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("round {found} where {expected} was expected")]
 pub(crate) struct UnexpectedRound {
@@ -43,13 +43,14 @@ pub(crate) struct UnexpectedRound {
 }
 
 impl HeadRounds {
-    /// A record was taken from the queue and sent on.
+    /// Notes that a record was taken from the queue and sent.
     #[inline]
     pub(crate) fn on_feed(&mut self) {
         self.has_fed = true;
     }
 
-    /// The input has ended: the round to send, the first time. What came before is unknown to it, so it is not quiet.
+    /// Notes the end of the input. The first call returns the round to send. Earlier records are unknown to
+    /// it, so it is not quiet.
     pub(crate) fn on_input_end(&mut self) -> Option<Round> {
         if self.state != State::Open {
             return None;
@@ -58,7 +59,7 @@ impl HeadRounds {
         Some(Round { number: 0, is_quiet: false })
     }
 
-    /// A round has come back, behind all that was before it.
+    /// Handles a round that has returned, after all items before it.
     pub(crate) fn on_return(&mut self, round: Round) -> Result<Next, UnexpectedRound> {
         match self.state {
             State::Round(number) if number == round.number => {}
@@ -76,7 +77,7 @@ impl HeadRounds {
         Ok(Next::Send(Round { number, is_quiet: !std::mem::take(&mut self.has_fed) }))
     }
 
-    /// What circulates is given up.
+    /// Drops circulating records.
     pub(crate) fn give_up(&mut self) {
         self.state = State::GivenUp;
     }
@@ -90,34 +91,36 @@ impl HeadRounds {
     }
 }
 
-/// Brings the rounds of all channels of a task together.
+/// Aligns the rounds of all channels of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RoundAligner {
     channels: Vec<Channel>,
-    /// A channel ended because the job was stopped: what its head left to the next run circulates still, so no round passes.
+    /// A channel ended because the job was stopped. Records that its head left to the next run still
+    /// circulate, so no round passes.
     is_stopped: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Channel {
     has_ended: bool,
-    /// It lies within the loop.
+    /// True if it is within the loop.
     is_within: bool,
-    /// What it has brought that others have not, at most [`MOST_AHEAD`].
+    /// Rounds that it has delivered and others have not, at most [`MOST_AHEAD`].
     rounds: VecDeque<Round>,
 }
 
-/// I6: the one that others have not brought yet, and the next.
+/// I6: the round that others have not delivered yet, and the next.
 const MOST_AHEAD: usize = 2;
 
 impl RoundAligner {
-    /// For channels of which these lie within the loop.
+    /// An aligner for these channels; each flag is true if the channel is within the loop.
     pub(crate) fn new(is_within: impl IntoIterator<Item = bool>) -> Self {
         let channel = |is_within| Channel { has_ended: false, is_within, rounds: VecDeque::new() };
         Self { channels: is_within.into_iter().map(channel).collect(), is_stopped: false }
     }
 
-    /// A channel brought a round: what may pass now. An error if no head sends what it brought.
+    /// Handles a round of a channel. Returns the round that may pass now. Returns an error if no head sends
+    /// such a round.
     pub(crate) fn on_round(&mut self, channel: ChannelIndex, round: Round) -> Result<Option<Round>, String> {
         let of = &mut self.channels[channel.index()];
         if !of.is_within || of.rounds.len() == MOST_AHEAD {
@@ -127,14 +130,15 @@ impl RoundAligner {
         self.merge()
     }
 
-    /// A channel has ended, `drain` if it came to its own end: nobody waits for it.
+    /// Handles the end of a channel, which is not waited for any more. `drain` is true if it reached its own
+    /// end.
     pub(crate) fn on_end(&mut self, channel: ChannelIndex, drain: bool) -> Result<Vec<Round>, String> {
         self.channels[channel.index()].has_ended = true;
         self.is_stopped |= !drain;
         std::iter::from_fn(|| self.merge().transpose()).collect()
     }
 
-    /// The next round, if it has come by all channels that are to bring it.
+    /// The next round, if all channels that deliver it have done so.
     fn merge(&mut self) -> Result<Option<Round>, String> {
         let is_awaited = |channel: &Channel| channel.rounds.is_empty() && !channel.has_ended;
         if self.is_stopped || self.channels.iter().any(is_awaited) {

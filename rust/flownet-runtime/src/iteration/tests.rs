@@ -1,5 +1,5 @@
-//! The end of iterations over all kinds of steps: every schedule of small ones, random schedules of larger ones, and
-//! planted faults, which have to be found.
+//! Tests the end of iterations over all kinds of steps: every schedule of small ones, random schedules of
+//! larger ones, and planted faults, which have to be found.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,35 +8,36 @@ use flownet_core::{ChannelIndex, Round};
 
 use super::rounds::{HeadRounds, Next, RoundAligner};
 
-/// How the subtasks of two tasks are joined.
+/// How the subtasks of two tasks are connected.
 #[derive(Clone, Copy, Debug)]
 enum Join {
-    /// Each with that of its index.
+    /// Each with the one of its index.
     Forward,
     /// Each with each.
     All,
 }
 
-/// Tasks of a step, in order: subtasks, and from which tasks they read and how. The first is the head, the last the tail.
+/// Tasks of a step, in order: subtasks, their input tasks and how they are connected. The first is the head,
+/// the last the tail.
 #[derive(Clone, Debug)]
 struct Step {
     tasks: Vec<(usize, Vec<(usize, Join)>)>,
-    /// A stream from outside that ends sometime: which task takes it, into each of its subtasks.
+    /// A stream from outside that ends at some time: the task that reads it, in each of its subtasks.
     outside: Option<usize>,
 }
 
-/// What is built wrongly.
+/// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fault {
-    /// A task lets a round pass as the channel that came last said it.
+    /// A task passes on the round of the channel that came last, instead of the merged one.
     LastChannelSays,
-    /// A task lets a round pass when the first channel brings it.
+    /// A task lets a round pass when the first channel delivers it.
     PassesAtFirst,
     /// A tail puts rounds before the records that wait.
     Overtakes,
-    /// A head asks only what it took itself.
+    /// A head considers only records that it took itself.
     AsksItselfOnly,
-    /// The first round is said to be quiet.
+    /// The first round claims to be quiet.
     BeginsQuiet,
     /// A channel from outside is not waited for.
     ForgetsOutside,
@@ -44,12 +45,12 @@ enum Fault {
     ForgetsFeed,
 }
 
-/// Laps that a record has before it; it makes `fan` of itself in the first.
+/// A record with its remaining laps. In the first lap it becomes `fan` records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Record {
     laps: u8,
     fan: u8,
-    /// Who sends it where, in turn.
+    /// Chooses the receivers in turn.
     turn: u8,
 }
 
@@ -63,7 +64,7 @@ enum Item {
 #[derive(Clone, Hash)]
 struct Task {
     aligner: RoundAligner,
-    /// Of channels that have ended.
+    /// True for channels that have ended.
     ended: usize,
     has_ended: bool,
     /// The next round to pass, for a task that waits for one channel only.
@@ -73,18 +74,18 @@ struct Task {
     outputs: Vec<Vec<usize>>,
 }
 
-/// The world: heads, tasks, channels, and the queues between tails and heads.
+/// The model: heads, tasks, channels, and the queues between tails and heads.
 #[derive(Clone, Hash)]
 struct World {
     fault: Option<Fault>,
     heads: Vec<HeadRounds>,
-    /// What was fed since the last round, for a head that asks only itself.
+    /// Records fed since the last round, for a head that considers only itself.
     fed: Vec<bool>,
-    /// Whether the end of its input was found.
+    /// True after the end of its input was found.
     closed: Vec<bool>,
     inputs: Vec<VecDeque<Record>>,
     queues: Vec<VecDeque<Item>>,
-    /// Those of the head first, those of the tail last.
+    /// Tasks of the head first, those of the tail last.
     tasks: Vec<Task>,
     channels: Vec<VecDeque<Item>>,
     left: u32,
@@ -151,7 +152,8 @@ impl World {
         }
     }
 
-    /// What can happen next: a head takes of its queue or its input, or finds it ended; a task takes of a channel.
+    /// Possible next steps: a head takes from its queue or its input, or finds the input ended; a task takes
+    /// from a channel.
     fn choices(&self) -> Vec<(usize, usize)> {
         let count = self.heads.len();
         let heads = (0..count).filter(|&head| !self.heads[head].is_over());
@@ -244,7 +246,7 @@ impl World {
         }
     }
 
-    /// The property: a head that is over gets nothing any more.
+    /// The property: a head whose loop is over receives no more records.
     fn check_record(&self, task: usize) -> Result<(), String> {
         let Some(tail) = self.tail(task) else { return Ok(()) };
         let waits = self.queues[tail].iter().any(|item| matches!(item, Item::Record(_)));
@@ -255,7 +257,7 @@ impl World {
         }
     }
 
-    /// Which tail the task is.
+    /// The index of the tail, if the task is one.
     fn tail(&self, task: usize) -> Option<usize> {
         task.checked_sub(self.tasks.len() - self.heads.len())
     }
@@ -268,7 +270,7 @@ impl World {
         }
     }
 
-    /// The record to one reader of each output, or where it belongs behind the tail.
+    /// Sends the record to one reader of each output. A tail sends it to the head's queue, or lets it leave.
     fn send(&mut self, task: usize, record: Record) {
         if let Some(tail) = self.tail(task) {
             let Record { laps, fan, turn } = record;
@@ -283,7 +285,7 @@ impl World {
             }
             return;
         }
-        // One copy goes on, by the outputs in turn.
+        // One copy continues, through the outputs in turn.
         let outputs = &self.tasks[task].outputs;
         let output = &outputs[usize::from(record.turn) % outputs.len()];
         let channel = output[usize::from(record.turn / 2) % output.len()];
@@ -300,7 +302,7 @@ impl World {
         self.heads.iter().all(HeadRounds::is_over)
     }
 
-    /// All loops are over: what is left to be done is to end.
+    /// All loops are over: the only remaining steps are ends.
     fn check_over(&self, expected: u32) -> Result<(), String> {
         let items = self.channels.iter().flatten();
         match items.filter(|item| !matches!(item, Item::End)).count() {
@@ -311,7 +313,7 @@ impl World {
         }
     }
 
-    /// Nothing can happen any more.
+    /// Checks the state in which no step is possible any more.
     fn check_end(&self, expected: u32) -> Result<(), String> {
         if !self.heads.iter().all(HeadRounds::is_over)
             || !self.tasks[self.heads.len()..].iter().all(|task| task.has_ended)
@@ -349,14 +351,14 @@ fn steps() -> Vec<(&'static str, Step)> {
     ]
 }
 
-/// What leaves in the end, the records from outside included.
+/// Number of records that leave in the end, including those from outside.
 fn expected(step: &Step, inputs: &[Vec<Record>]) -> u32 {
     let records = inputs.iter().flatten().map(|record| if record.laps > 0 { u32::from(record.fan) } else { 1 });
     let outside = step.outside.map_or(0, |task| u32::try_from(step.tasks[task].0).unwrap());
     records.sum::<u32>() + outside
 }
 
-/// Every schedule from here on.
+/// Explores every schedule from here on.
 fn explore(world: World, expected: u32) -> Result<usize, String> {
     let mut seen = HashSet::new();
     let mut open = vec![world];
@@ -382,7 +384,7 @@ fn explore(world: World, expected: u32) -> Result<usize, String> {
     Ok(seen.len())
 }
 
-/// One schedule, as the seed says.
+/// Runs one schedule, chosen by the seed.
 fn run(step: &Step, fault: Option<Fault>, seed: u64) -> Result<(), String> {
     let mut random = Random(seed);
     let heads = step.tasks[0].0;
@@ -394,7 +396,7 @@ fn run(step: &Step, fault: Option<Fault>, seed: u64) -> Result<(), String> {
     let inputs: Vec<Vec<Record>> =
         (0..heads).map(|_| (0..random.below(4)).map(|_| record(&mut random)).collect()).collect();
     let mut world = World::new(step, &inputs, fault);
-    // Some are slow throughout: what one of them holds up, the others overtake.
+    // Some tasks are slow throughout, so that records in other channels overtake those that they delay.
     let weights: Vec<usize> = world.tasks.iter().map(|_| [1, 1, 5, 50][random.below(4)]).collect();
     loop {
         let choices = world.choices();
@@ -430,7 +432,7 @@ impl Random {
 fn every_schedule_of_small_loops_ends_when_nothing_goes_round_and_not_before() {
     let record = |laps, turn| Record { laps, fan: 1, turn };
     for (name, step) in steps() {
-        // Those from outside are enough where there are some.
+        // If there is input from outside, it is sufficient.
         let inputs = if step.outside.is_some() { vec![vec![]; 2] } else { vec![vec![record(1, 3)], vec![]] };
         let expected = expected(&step, &inputs);
         let states = explore(World::new(&step, &inputs, None), expected);
