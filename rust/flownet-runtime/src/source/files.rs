@@ -1,31 +1,31 @@
-//! Several files read side by side: whoever reads says which is next.
+//! Reads several files side by side. The caller chooses the next one.
 //!
 //! # Invariants
-//! - I1: the lines of a file come in their order, each once, however the files take turns.
-//! - I2: few files are open at a time, however many there are.
+//! - I1: the lines of a file come in their order, each once, in whatever order the files take turns.
+//! - I2: few files are open at a time, independent of their number.
 
 use std::collections::VecDeque;
 
 use super::text::{TextReader, TextSplit};
 
-/// Files open at once: enough for those whose times overlap, few against what a process may open.
+/// Most files that are open at once: enough for files whose times overlap, few compared to a process's limit.
 const MOST_OPEN: usize = 16;
 
-/// The files of one subtask, each read by itself.
+/// The files of one subtask, each with a reader of its own.
 #[derive(Debug)]
 pub struct TextFiles {
     readers: Vec<TextReader>,
-    /// Those that are open, the one read last at the end.
+    /// Files that are open, in the order of their last use.
     open: VecDeque<usize>,
 }
 
 impl TextFiles {
-    /// All splits as one file: read one after the other.
+    /// All splits as one file, read one after the other.
     pub fn in_turn(splits: Vec<TextSplit>, max_line_bytes: usize) -> Self {
         Self { readers: vec![TextReader::new(splits, max_line_bytes)], open: VecDeque::new() }
     }
 
-    /// A reader for each file that the splits are of, in their order.
+    /// A reader for each file of the splits, in their order.
     pub fn side_by_side(splits: Vec<TextSplit>, max_line_bytes: usize) -> Self {
         let mut files: Vec<Vec<TextSplit>> = Vec::new();
         for split in splits {
@@ -38,29 +38,31 @@ impl TextFiles {
         Self { readers, open: VecDeque::new() }
     }
 
-    /// What is to be read yet, file by file. Of the lines of the last poll of one file so many count as read, if that is said.
+    /// The unread rest, file by file. `of` is a file and the number of lines of its last poll that count as
+    /// read; by default all do.
     pub fn unread(&self, of: Option<(usize, u64)>) -> impl Iterator<Item = TextSplit> {
         let read = move |file: usize| of.filter(|(of, _)| *of == file).map(|(_, read)| read);
         self.readers.iter().enumerate().flat_map(move |(file, reader)| reader.unread(read(file)))
     }
 
-    /// Bytes of what is to be read yet; none where some of it is made as it is read, so that nobody knows.
+    /// Bytes of the unread rest. None if the system generates some of it on reading, so that its size is
+    /// unknown.
     pub fn bytes_left(&self) -> Option<u64> {
         let left = |split: TextSplit| (split.end < u64::MAX).then(|| split.end - split.start);
         self.unread(None).map(left).sum()
     }
 
-    /// How many there are.
+    /// Number of files.
     pub fn len(&self) -> usize {
         self.readers.len()
     }
 
-    /// Whether there is nothing to read.
+    /// Returns true if there are no files.
     pub fn is_empty(&self) -> bool {
         self.readers.is_empty()
     }
 
-    /// The reader of this file, whose turn it is.
+    /// The reader of this file, which is read next.
     pub fn turn_to(&mut self, file: usize) -> &mut TextReader {
         if self.open.back() != Some(&file) {
             self.open.retain(|open| *open != file);
@@ -74,7 +76,7 @@ impl TextFiles {
         &mut self.readers[file]
     }
 
-    /// Gives back what reading a file took that has no more lines.
+    /// Frees the resources of a file that has no more lines.
     pub fn end(&mut self, file: usize) {
         self.open.retain(|open| *open != file);
         self.readers[file] = TextReader::new(Vec::new(), 0);

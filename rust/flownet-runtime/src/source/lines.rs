@@ -1,13 +1,14 @@
-//! Cuts a stream of bytes into lines. `\n` ends a line, a `\r` before it belongs to the end; nothing else does.
+//! Cuts a stream of bytes into lines. `\n` ends a line, and a `\r` before it belongs to the end; nothing else
+//! ends one.
 //!
 //! # Invariants
-//! - I1: `begin <= scanned <= filled <= bytes.len()`; no newline lies in `begin..scanned`.
+//! - I1: `begin <= scanned <= filled <= bytes.len()`; there is no newline in `begin..scanned`.
 //! - I2: the buffer never holds more than one line of the largest length and one read.
 
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 
-/// Least room offered to one read.
+/// Least space offered to one read.
 const READ_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -16,12 +17,12 @@ pub(super) struct LineBuffer {
     begin: usize,
     scanned: usize,
     filled: usize,
-    /// Where `begin` lies in the whole stream.
+    /// Offset of `begin` in the whole stream.
     offset: u64,
     max_line_bytes: usize,
 }
 
-/// The line at this offset is longer than allowed.
+/// The line at this offset exceeds the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong {
     pub(super) offset: u64,
@@ -32,12 +33,12 @@ impl LineBuffer {
         Self { bytes: Vec::new(), begin: 0, scanned: 0, filled: 0, offset: 0, max_line_bytes }
     }
 
-    /// Forgets what is held; the next byte read lies at `offset`.
+    /// Empties the buffer. `offset` is the offset of the next byte read.
     pub(super) fn restart(&mut self, offset: u64) {
         (self.begin, self.scanned, self.filled, self.offset) = (0, 0, 0, offset);
     }
 
-    /// One read, again if a signal interrupts it. `Ok(0)` is the end of the source.
+    /// Reads once, again if a signal interrupts it. `Ok(0)` is the end of the source.
     pub(super) fn read_from(&mut self, source: &mut impl Read) -> io::Result<usize> {
         self.make_room();
         loop {
@@ -51,7 +52,7 @@ impl LineBuffer {
         }
     }
 
-    /// Takes the next line, without its end. When the source has `ended`, what is left is the last line.
+    /// Takes the next line, without its end. After the source has `ended`, the rest is the last line.
     pub(super) fn take_line(&mut self, ended: bool) -> Result<Option<Range<usize>>, TooLong> {
         let (end, next) = match memchr::memchr(b'\n', &self.bytes[self.scanned..self.filled]) {
             Some(at) => {
@@ -78,14 +79,15 @@ impl LineBuffer {
         Ok(Some(line))
     }
 
-    /// Drops everything up to and including the next newline; `false` if none is here yet, with everything dropped.
+    /// Drops everything up to and including the next newline. Returns `false` if there is none yet, with
+    /// everything dropped.
     pub(super) fn skip_line(&mut self) -> bool {
         let newline = memchr::memchr(b'\n', &self.bytes[self.scanned..self.filled]);
         self.advance_to(newline.map_or(self.filled, |at| self.scanned + at + 1));
         newline.is_some()
     }
 
-    /// Where the next line begins in the whole stream.
+    /// Offset of the next line in the whole stream.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -124,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives at most `step` bytes a read.
+    /// Returns at most `step` bytes a read.
     struct Dribble<'a>(&'a [u8], usize);
 
     impl Read for Dribble<'_> {

@@ -1,4 +1,4 @@
-//! Sources of records that need no exchange: text files, text sockets, a brake, and the pace of a source.
+//! Sources of records that need no exchange: text files, text sockets, a throttle, and the pace of a source.
 
 mod files;
 mod lines;
@@ -15,7 +15,7 @@ pub use self::throttle::Throttle;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a source could not read its input.
+/// Reason why a source could not read its input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -25,15 +25,15 @@ pub enum SourceError {
         /// The path as given, or as found in a folder.
         path: String,
     },
-    /// The file or folder is there but cannot be read.
+    /// The file or folder exists but cannot be read.
     #[error("cannot read {path}: {reason}")]
     Unreadable {
         /// The path as given, or as found in a folder.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
-    /// A device, pipe or socket was given where a file or folder belongs.
+    /// A device, pipe or socket in place of a file or folder.
     #[error("neither a file nor a folder: {path}")]
     NotAFile {
         /// The path as given.
@@ -47,12 +47,12 @@ pub enum SourceError {
     LineTooLong {
         /// The path or address.
         input: String,
-        /// Where the line begins.
+        /// Offset of the line's first byte.
         offset: u64,
         /// The limit.
         max_bytes: usize,
     },
-    /// A file is not the one that was there when the job began, or not all of it.
+    /// A file was replaced or shortened since the job began.
     #[error(
         "{path} was {how} while the job read it: its result would not be that of any state of the file; \
          let writers append, or write a new file and rename it before the job begins"
@@ -60,18 +60,18 @@ pub enum SourceError {
     Changed {
         /// The path as given, or as found in a folder.
         path: String,
-        /// What was seen.
+        /// The observed change.
         how: String,
     },
-    /// A file that is followed cannot be read on.
+    /// A file that is followed cannot be read any further.
     #[error("{message}")]
     Followed {
         /// Its path.
         path: String,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         message: String,
     },
-    /// A line that was to be text is not UTF-8.
+    /// A line of text is not UTF-8.
     #[error(
         "{input}: a line is not UTF-8, at byte {at} of {line}; errors='replace' puts U+FFFD there, 'ignore' leaves it out"
     )]
@@ -83,12 +83,12 @@ pub enum SourceError {
         /// First byte of the line that begins no character, from 0.
         at: usize,
     },
-    /// No connection could be made.
+    /// The connection could not be established.
     #[error("cannot connect to {address}: {reason}")]
     Connect {
         /// Host and port as given.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
     /// The connection broke.
@@ -96,7 +96,7 @@ pub enum SourceError {
     Broken {
         /// Host and port as given.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
 }

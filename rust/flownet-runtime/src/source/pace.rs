@@ -1,13 +1,14 @@
-//! How fast a source may go: its own limit, and what the coordinator orders.
+//! Paces a source: by its own limit, and by orders of the coordinator.
 //!
-//! A machine whose clock is the caller's. The task asks [`Pace::begin`] before it polls its source and tells
-//! [`Pace::end`] what came of it, so the clock is read once a poll; in between the source asks after each record whether
-//! that was enough.
+//! A state machine whose caller reads the clock. The task calls [`Pace::begin`] before it polls its source,
+//! and [`Pace::end`] with the result, so the clock is read once a poll. In between, the source asks after
+//! each record whether to end the poll.
 //!
 //! # Invariants
-//! - P1: up to any moment no more went out than the rate times the time, one burst, and what one record exceeds it by.
-//! - P2: a source that waited longer than it was told makes up for it within the burst, so that the rate it was given is
-//!   the rate it keeps.
+//! - P1: up to any moment the output is at most the rate times the time, plus one burst, plus the excess of
+//!   one record.
+//! - P2: a source that waited too long catches up within the burst. So its actual rate is the configured
+//!   rate.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::Throttle;
 use crate::error::TaskError;
 
-/// What a [`RateLimit`] counts.
+/// Unit that a [`RateLimit`] counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateUnit {
@@ -26,69 +27,70 @@ pub enum RateUnit {
     Bytes,
 }
 
-/// The most that a source, or one subtask of it, may emit.
+/// Highest rate of a source, or of one subtask of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
-    /// How many a second, above 0.
+    /// Units per second, above 0.
     pub per_second: f64,
-    /// Of what.
+    /// Unit of the rate.
     pub unit: RateUnit,
 }
 
-/// What the coordinator lets a subtask of a source do.
+/// Order of the coordinator to a subtask of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceOrder {
-    /// Nothing, until the next order.
+    /// If true, emits nothing until the next order.
     pub is_stopped: bool,
-    /// At most so many records a second.
+    /// Most records per second.
     pub records_per_second: Option<f64>,
 }
 
-/// How fast a source may go: the strictest of its own limit and what the coordinator orders. Its clock is the caller's.
+/// The pace of a source: the strictest of its own limit and the coordinator's orders. The caller reads the
+/// clock.
 #[derive(Debug, Default)]
 pub struct Pace {
     limit: Option<(RateUnit, Throttle)>,
     is_stopped: bool,
     ordered: Option<Throttle>,
-    /// What may still go out in this poll.
+    /// Records that may still be emitted in this poll.
     records: f64,
     bytes: f64,
     spent_bytes: f64,
 }
 
-/// What a source may do now.
+/// Permission of a source for the next poll.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Turn {
     /// Emit some records.
     Go,
     /// Wait for its own limit.
     Wait(Duration),
-    /// Wait for the coordinator, at most so long.
+    /// Wait for the coordinator, at most for this time.
     Held(Option<Duration>),
 }
 
 impl Pace {
-    /// Sets the source's own limit, or none.
+    /// Sets or removes the source's own limit.
     pub fn set_limit(&mut self, limit: Option<RateLimit>) -> Result<(), TaskError> {
         self.limit = limit.map(|limit| Ok::<_, TaskError>((limit.unit, throttle(limit.per_second)?))).transpose()?;
         Ok(())
     }
 
-    /// Nothing limits it: the clock need not be read.
+    /// Returns true if no limit applies, so that the clock need not be read.
     #[inline]
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.limit.is_none() && self.ordered.is_none()
     }
 
-    /// The coordinator lets it emit nothing for now.
+    /// Returns true if the coordinator has stopped the source.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.is_stopped
     }
 
-    /// Follows an order from now on. A rate that is none is none.
+    /// Applies an order. An invalid rate is ignored.
     pub fn follow(&mut self, order: SourceOrder, now: Duration) {
         self.is_stopped = order.is_stopped;
         self.ordered = match (self.ordered.take(), order.records_per_second) {
@@ -101,7 +103,7 @@ impl Pace {
         };
     }
 
-    /// Begins a poll at `now`, if there may be one.
+    /// Begins a poll at `now`, if the limits allow one.
     pub fn begin(&mut self, now: Duration) -> Turn {
         (self.records, self.bytes, self.spent_bytes) = (f64::INFINITY, f64::INFINITY, 0.0);
         if self.is_stopped {
@@ -126,7 +128,7 @@ impl Pace {
         Turn::Go
     }
 
-    /// A record of `bytes` bytes went out. False when it was the last for this poll.
+    /// Counts a record of `bytes` bytes. Returns false if it was the last one for this poll.
     #[inline]
     pub fn spend(&mut self, bytes: usize) -> bool {
         self.records -= 1.0;
@@ -135,18 +137,18 @@ impl Pace {
         self.records >= 1.0 && self.bytes > 0.0
     }
 
-    /// The record that goes out is the last for this poll.
+    /// Makes the current record the last one for this poll.
     pub fn end_poll(&mut self) {
         self.records = 0.0;
     }
 
-    /// Whether [`Self::spend`] needs to know how long records are.
+    /// Returns true if [`Self::spend`] needs the length of records.
     #[inline]
     pub fn counts_bytes(&self) -> bool {
         matches!(self.limit, Some((RateUnit::Bytes, _)))
     }
 
-    /// Ends a poll that began at `now`: `records` went out, whether the source asked or not.
+    /// Ends a poll that began at `now`. It emitted `records`, even if the source did not ask.
     pub fn end(&mut self, records: u64, now: Duration) {
         if let Some(throttle) = &mut self.ordered {
             throttle.spend(records as f64, now);
@@ -158,7 +160,7 @@ impl Pace {
 }
 
 fn throttle(rate: f64) -> Result<Throttle, TaskError> {
-    // Empty but for one: a source begins at its rate, not with a burst.
+    // Holds one token only: a source begins at its rate, not with a burst.
     Ok(Throttle::new(rate, burst_of(rate))?.with_tokens(1.0))
 }
 
@@ -166,17 +168,18 @@ fn burst_of(rate: f64) -> f64 {
     rate * BURST.as_secs_f64()
 }
 
-/// What a source may catch up on at once after a pause, as time at its rate. Sleeps overshoot by less than this.
+/// Time at its rate that a source may catch up on at once after a pause. Sleeps overshoot by less than this.
 pub const BURST: Duration = Duration::from_millis(100);
 
-/// Shorter waits are gathered: a sleep costs tens of microseconds.
+/// Shorter waits are accumulated: a sleep costs tens of microseconds.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Polls for `seconds` of virtual time; every wait takes `overshoot` longer than told. Says what went out.
+    /// Polls for `seconds` of virtual time. Every wait takes `overshoot` longer than requested. Returns the
+    /// output.
     fn run(pace: &mut Pace, from: Duration, seconds: u64, record_bytes: usize, overshoot: Duration) -> (u64, Duration) {
         let (mut now, mut sent) = (from, 0);
         let end = from + Duration::from_secs(seconds);

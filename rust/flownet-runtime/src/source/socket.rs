@@ -1,4 +1,4 @@
-//! Lines from a TCP socket.
+//! Reads lines from a TCP socket.
 
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,13 +11,13 @@ use super::lines::LineBuffer;
 use crate::error::TaskError;
 use crate::mailbox::CancelToken;
 
-/// Longest time without a look at the cancel token.
+/// Longest interval between checks of the cancel token.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Reads lines from a server until it closes the connection.
 ///
-/// Take lines with [`next_line`](Self::next_line) until there is none, then [`fill`](Self::fill), which waits, but
-/// never for long.
+/// Take lines with [`next_line`](Self::next_line) until there is none. Then call [`fill`](Self::fill), which
+/// waits for a short time only.
 #[derive(Debug)]
 pub struct SocketLines {
     address: String,
@@ -27,19 +27,20 @@ pub struct SocketLines {
     max_line_bytes: usize,
 }
 
-/// What a look at the socket brought.
+/// Result of a read from the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketPoll {
     /// Bytes: ask for lines.
     Data,
-    /// Nothing yet: look again.
+    /// Nothing yet: read again.
     Nothing,
-    /// The server has closed; ask for the last line.
+    /// The server has closed the connection; ask for the last line.
     End,
 }
 
 impl SocketLines {
-    /// Connects to `host:port`, for at most `timeout` and until cancelled. A line longer than `max_line_bytes` is an error.
+    /// Connects to `host:port`, for at most `timeout` and until cancelled. A line longer than `max_line_bytes`
+    /// is an error.
     pub fn connect(
         host: &str,
         port: u16,
@@ -82,8 +83,8 @@ impl SocketLines {
     }
 }
 
-/// Name look-up and connecting cannot be interrupted, so a helper thread does both. When the task is cancelled the
-/// helper is left to run into its timeout; it holds nothing of the task.
+/// Name look-up and connecting cannot be interrupted, so a helper thread does both. If the task is cancelled,
+/// the helper continues until its timeout. It holds no resource of the task.
 fn connect_unless_cancelled(
     host: &str,
     port: u16,
@@ -94,7 +95,7 @@ fn connect_unless_cancelled(
     let (send, receive) = sync_channel(1);
     let target = (host.to_owned(), port);
     let helper = move || {
-        // Nobody listens any more once the task was cancelled.
+        // There is no receiver any more after the task was cancelled.
         let _ = send.send(connect(&target, timeout));
     };
     thread::Builder::new().name("socket-connect".into()).spawn(helper).map_err(|error| failed(error.to_string()))?;
@@ -189,7 +190,7 @@ mod tests {
         let mailbox = Mailbox::new();
         mailbox.post(Mail::Cancel);
         let begun = Instant::now();
-        // An address set aside for documentation: nobody answers.
+        // A documentation address, from which there is no answer.
         let result = SocketLines::connect("192.0.2.1", 9, Duration::from_millis(500), 100, &mailbox.cancel_token());
         assert_eq!(result.map(|_| ()), Err(TaskError::Cancelled));
         assert!(begun.elapsed() < Duration::from_millis(500));

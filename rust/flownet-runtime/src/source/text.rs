@@ -1,12 +1,12 @@
-//! Text files and folders, cut into byte ranges so that many subtasks read one file.
+//! Reads text files and folders, cut into byte ranges so that many subtasks read one file.
 //!
 //! # Invariants
-//! - I1: a line belongs to the split its first byte lies in, and is read by that split only: however files are cut, each
-//!   line is read exactly once.
-//! - I2: files are listed once, by whoever deals the splits out; what a file gains afterwards is not read, but for the end of
-//!   a line that had begun.
-//! - I3: a reader tells a file that was cut short, replaced or written over since the listing from one that has not
-//!   changed or only grown, and gives no end of input for it but an error.
+//! - I1: a line belongs to the split of its first byte, and only that split reads it. However files are cut,
+//!   each line is read exactly once.
+//! - I2: files are listed once, when splits are assigned. Data that is appended afterwards is not read,
+//!   except for the end of a line that had begun.
+//! - I3: a reader detects a file that was shortened, replaced or overwritten since the listing, as opposed to
+//!   one that has not changed or only grown. It then reports an error instead of the end of the input.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -24,7 +24,8 @@ use crate::error::TaskError;
 use crate::snapshot::{Input, put_block, put_signed};
 use crate::varint::put_varint;
 
-/// Size of a split: small against a file worth sharing, large against the cost of finding the first line.
+/// Size of a split: small compared to a file worth sharing, large compared to the cost of finding the first
+/// line.
 pub const DEFAULT_SPLIT_BYTES: u64 = 4 << 20;
 
 /// A byte range of one file. Its lines are those that begin inside.
@@ -34,20 +35,21 @@ pub struct TextSplit {
     pub path: PathBuf,
     /// First byte of the range.
     pub start: u64,
-    /// First byte after the range; as large as can be in a file whose size nobody knows.
+    /// First byte after the range; the greatest number if the file's size is unknown.
     pub end: u64,
     /// The file as it was listed.
     pub listed: FileState,
-    /// Of its lines, so many were emitted before and are not given again.
+    /// Number of its lines that were emitted before and are skipped.
     pub passed: u64,
 }
 
-/// What tells one state of a file from another.
+/// Distinguishes states of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
-    /// Bytes. 0 of a file that has some: it is made as it is read, as in `/proc`, and has no state to be told by.
+    /// Size in bytes. It is 0 for a file that the system generates on reading, as in `/proc`; such a file has
+    /// no distinguishable state.
     pub bytes: u64,
-    /// None where the file is read on machines that may have copies of their own.
+    /// None if the file is read on machines that may have copies of their own.
     version: Option<FileVersion>,
 }
 
@@ -55,7 +57,7 @@ pub struct FileState {
 struct FileVersion {
     /// Device and inode.
     place: (u64, u64),
-    /// Seconds and nanoseconds.
+    /// Seconds and nanoseconds of the last modification.
     modified: (i64, i64),
 }
 
@@ -68,7 +70,7 @@ impl FileState {
         Self { bytes: metadata.len(), version: Some(version) }
     }
 
-    /// What happened to the file until it was as in `now`, if that is more than that it grew.
+    /// Describes the change of the file up to the state `now`, unless it has only grown.
     fn harm_until(&self, now: &Self) -> Option<String> {
         if self.bytes == 0 {
             return None;
@@ -85,7 +87,7 @@ impl FileState {
     }
 }
 
-/// Everything there is to read, in order.
+/// All splits, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextSplits {
     splits: Vec<PlacedSplit>,
@@ -99,11 +101,12 @@ struct PlacedSplit {
 }
 
 impl TextSplits {
-    /// Lists files and folders and cuts the files.
+    /// Lists files and folders and cuts the files into splits.
     ///
-    /// Folders are walked to the bottom, in order of names. Inside folders, links to files count as files; hidden files and
-    /// folders, links to folders, links to nothing, and what is neither file nor folder are passed over. An empty file is no split; one that
-    /// has no size and yet something to read is one.
+    /// Folders are walked recursively, in order of names. Inside folders, links to files count as files.
+    /// Hidden files and folders, links to folders, broken links, and entries that are neither file nor folder
+    /// are skipped. An empty file has no split. A file without a size that nevertheless has data is one
+    /// split.
     pub fn plan<P: AsRef<Path>>(paths: &[P], split_bytes: u64) -> Result<Self, SourceError> {
         let mut splits = Self::default();
         for path in paths {
@@ -120,14 +123,13 @@ impl TextSplits {
         Ok(splits)
     }
 
-    /// For readers on machines that have the same files, but maybe not the very same: these can only tell by its size that
-    /// one has changed.
+    /// Prepares for readers on machines with copies of the files. They can detect changes only by the size.
     pub fn as_copies(mut self) -> Self {
         self.splits.iter_mut().for_each(|placed| placed.split.listed.version = None);
         self
     }
 
-    /// The splits that `subtask` reads out of `parallelism`.
+    /// The splits of `subtask` out of `parallelism`.
     pub fn of_subtask(&self, subtask: u32, parallelism: u32) -> Vec<TextSplit> {
         let parallelism = parallelism.max(1) as usize;
         let own = self.splits.iter().filter(|placed| placed.turn % parallelism == subtask as usize);
@@ -139,12 +141,12 @@ impl TextSplits {
         self.splits.iter().map(|placed| &placed.split)
     }
 
-    /// Files found, empty ones included.
+    /// Number of files found, empty ones included.
     pub fn files(&self) -> usize {
         self.files
     }
 
-    /// Bytes found, where files have a size.
+    /// Bytes found, in files that have a size.
     pub fn bytes(&self) -> u64 {
         let sized = self.iter().filter(|split| split.listed.bytes > 0);
         sized.map(|split| split.end - split.start).sum()
@@ -170,7 +172,7 @@ impl TextSplits {
     }
 
     fn add_file(&mut self, path: &Path, metadata: &Metadata, split_bytes: u64) -> Result<(), SourceError> {
-        // Whether that is allowed is learnt before the job starts.
+        // Detects missing permissions before the job starts.
         let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
         let listed = FileState::of(metadata);
         let mut add = |place, start, end| {
@@ -191,8 +193,9 @@ impl TextSplits {
 }
 
 impl TextSplit {
-    /// Appends it: path: block, start, end: varint, file as listed: varint bytes, and 00, or 01 with device, inode: varint,
-    /// seconds and nanoseconds of its last change: signed; lines that were emitted: varint, nothing for none.
+    /// Appends its encoding. path: block, start, end: varint, file as listed: varint bytes, and 00, or 01
+    /// with device, inode: varint, seconds and nanoseconds of its last change: signed; lines that were
+    /// emitted: varint, nothing for none.
     pub fn write(&self, out: &mut Vec<u8>) {
         let Self { path, start, end, listed, passed } = self;
         put_block(out, path.as_os_str().as_bytes());
@@ -211,7 +214,7 @@ impl TextSplit {
         }
     }
 
-    /// Reads back what [`write`](Self::write) wrote.
+    /// Decodes a split that [`write`](Self::write) wrote.
     pub fn read(input: &mut Input<'_>) -> Result<Self, TaskError> {
         let path = PathBuf::from(OsStr::from_bytes(input.block()?));
         let (start, end, bytes) = (input.varint()?, input.varint()?, input.varint()?);
@@ -232,7 +235,7 @@ impl TextSplit {
 pub struct TextReader {
     splits: VecDeque<TextSplit>,
     current: Option<OpenSplit>,
-    /// Where [`begin`](Self::begin) was called last.
+    /// Offset at the last call of [`begin`](Self::begin).
     begun: u64,
     splits_begun: u64,
     buffer: LineBuffer,
@@ -243,9 +246,9 @@ pub struct TextReader {
 struct OpenSplit {
     file: File,
     split: TextSplit,
-    /// All of the file was read.
+    /// True after all of the file was read.
     ended: bool,
-    /// All lines of the split were given.
+    /// True after all lines of the split were returned.
     is_over: bool,
 }
 
@@ -262,8 +265,8 @@ impl TextReader {
         }
     }
 
-    /// Goes on with the split, or begins the next one: the lines that are read from here on are of one. False: there is none
-    /// left.
+    /// Continues the split, or begins the next one. All lines up to the next call belong to one split.
+    /// Returns false if none is left.
     pub fn begin(&mut self) -> Result<bool, SourceError> {
         self.current.take_if(|open| open.is_over);
         if self.current.is_none() {
@@ -297,23 +300,23 @@ impl TextReader {
         Ok(None)
     }
 
-    /// Whether all lines of all splits were given.
+    /// Returns true if all lines of all splits were returned.
     pub fn is_over(&self) -> bool {
         self.splits.is_empty() && self.current.as_ref().is_none_or(|open| open.is_over)
     }
 
-    /// Closes its file and gives its memory back, until the next line is asked for. False: there is nothing to close, or the
-    /// file is made as it is read and cannot be come back to.
+    /// Closes its file and frees its memory until the next line is requested. Returns false if no file is
+    /// open. Also returns false if the system generates the file on reading, so that reading cannot resume.
     pub fn rest(&mut self) -> bool {
         let Some(open) = self.current.take_if(|open| open.split.listed.bytes > 0) else { return false };
-        // Lines end right before the next one: where that begins, a split may begin.
+        // A line ends directly before the next one, so a split may begin there.
         self.splits.push_front(TextSplit { start: self.buffer.offset(), passed: 0, ..open.split });
         self.buffer = LineBuffer::new(self.max_line_bytes);
         true
     }
 
-    /// What is to be read yet: the rest of the split that is being read, and those after it. Of the lines since
-    /// [`begin`](Self::begin) all count as read, or so many.
+    /// The unread rest: that of the current split, and all later splits. `read` is the number of lines since
+    /// [`begin`](Self::begin) that count as read; by default all do.
     pub fn unread(&self, read: Option<u64>) -> impl Iterator<Item = TextSplit> {
         let (start, passed) = read.map_or((self.buffer.offset(), 0), |read| (self.begun, read));
         let rest = move |open: &OpenSplit| TextSplit { start, passed, ..open.split.clone() };
@@ -321,7 +324,8 @@ impl TextReader {
         current.chain(self.splits.iter().cloned()).filter(|split| split.start < split.end)
     }
 
-    /// Splits begun so far: while it stays, lines come from the file of [`path`](Self::path).
+    /// Number of splits begun so far. While it is unchanged, lines come from the file of
+    /// [`path`](Self::path).
     #[inline]
     pub fn splits_begun(&self) -> u64 {
         self.splits_begun
@@ -338,9 +342,9 @@ impl OpenSplit {
     fn open(split: TextSplit, buffer: &mut LineBuffer) -> Result<Self, SourceError> {
         let file = File::open(&split.path).map_err(|error| unreadable(&split.path, &error))?;
         let mut open = Self { file, split, ended: false, is_over: false };
-        // Before anything is made of what stands there now.
+        // Check first, before any use of the file's current contents.
         open.check()?;
-        // From one byte before: if that one ends a line, the split begins with a line of its own.
+        // Starts one byte earlier: if that byte ends a line, the split begins with a line of its own.
         let from = open.split.start.saturating_sub(1);
         buffer.restart(from);
         if open.split.start > 0 {
@@ -360,7 +364,7 @@ impl OpenSplit {
         Ok(())
     }
 
-    /// An error unless the file is what it was when it was listed, or more of the same (I3).
+    /// Returns an error unless the file is unchanged since the listing, or has only grown (I3).
     fn check(&self) -> Result<(), SourceError> {
         let path = &self.split.path;
         let now = self.file.metadata().map_err(|error| unreadable(path, &error))?;
@@ -375,8 +379,9 @@ impl OpenSplit {
     }
 }
 
-/// Whether an entry of a folder holds no data by its name: `.part-0.crc`, `_SUCCESS`, `_temporary`, and files that are not
-/// complete. Partitions such as `_day=2026-11-26` do. `flownet/listing.py` has the same rule.
+/// Returns true if the name of a folder's entry shows that it holds no data: `.part-0.crc`, `_SUCCESS`,
+/// `_temporary`, and incomplete files. Partitions such as `_day=2026-11-26` do hold data.
+/// `flownet/listing.py` has the same rule.
 fn is_hidden(name: &OsStr, is_folder: bool) -> bool {
     let name = name.as_bytes();
     let unfinished = [".inprogress", ".pending", "._COPYING_"];
@@ -463,7 +468,7 @@ pub(super) mod tests {
         assert_eq!(lines, expected);
     }
 
-    /// The first line of a file of many, its reader, and the folder it is in.
+    /// The first line of a file of many, its reader, and the folder of the file.
     fn half_read(split_bytes: u64) -> (TextReader, TempDir) {
         let folder = folder(&[("a", "line\n".repeat(100_000).as_bytes())]);
         let splits = TextSplits::plan(&[folder.path()], split_bytes).unwrap();
@@ -543,7 +548,7 @@ pub(super) mod tests {
         let folder = folder(&[&data[..], &hidden[..]].concat());
         let splits = TextSplits::plan(&[folder.path()], 10).unwrap();
         assert_eq!(read_all(splits.of_subtask(0, 1)).unwrap(), [b"3", b"1", b"2", b"4"]);
-        // A file that is named is read whatever its name.
+        // A file that is given explicitly is read regardless of its name.
         let named = TextSplits::plan(&[folder.path().join("_SUCCESS")], 10).unwrap();
         assert_eq!(read_all(named.of_subtask(0, 1)).unwrap(), [b"hidden"]);
     }

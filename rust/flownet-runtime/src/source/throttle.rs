@@ -1,4 +1,4 @@
-//! A brake: lets so many records pass a second. A bucket of tokens whose clock is the caller's.
+//! Limits the rate of records with a token bucket, whose caller reads the clock.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ impl Throttle {
         Ok(Self { rate, burst, tokens: burst, last: Duration::ZERO })
     }
 
-    /// The same with so many tokens in the bucket.
+    /// Sets the number of tokens in the bucket.
     #[must_use]
     pub fn with_tokens(self, tokens: f64) -> Self {
         Self { tokens: tokens.min(self.burst), ..self }
     }
 
-    /// Goes on at another rate and with another burst. A rate that is none changes nothing.
+    /// Changes rate and burst. An invalid rate changes nothing.
     pub fn set_rate(&mut self, rate: f64, burst: f64, now: Duration) {
         if rate.is_finite() && rate > 0.0 {
             self.available(now);
@@ -47,7 +47,7 @@ impl Throttle {
         }
     }
 
-    /// How many may pass at `now`; below 0 a debt.
+    /// Number of records that may pass at `now`; a debt if below 0.
     pub fn available(&mut self, now: Duration) -> f64 {
         let since = now.saturating_sub(self.last);
         self.last = self.last.max(now);
@@ -55,19 +55,19 @@ impl Throttle {
         self.tokens
     }
 
-    /// Takes tokens, or makes a debt, at `now`.
+    /// Takes tokens at `now`, which may result in a debt.
     pub fn spend(&mut self, tokens: f64, now: Duration) {
         self.available(now);
         self.tokens -= tokens;
     }
 
-    /// How long until there are so many tokens.
+    /// Time until there are this many tokens.
     pub fn wait_for(&self, tokens: f64) -> Duration {
-        // A debt of hundreds of years still is a duration.
+        // Even a debt of hundreds of years is a valid duration.
         Duration::try_from_secs_f64((tokens - self.tokens).max(0.0) / self.rate).unwrap_or(Duration::MAX)
     }
 
-    /// Lets `records` pass at `now` (since any fixed moment) and says how long to wait before going on.
+    /// Lets `records` pass at `now` (since any fixed moment). Returns the time to wait before continuing.
     pub fn take(&mut self, records: u32, now: Duration) -> Duration {
         self.spend(f64::from(records), now);
         self.wait_for(0.0)
