@@ -1,6 +1,7 @@
-//! What operators do: the one list of kinds, each with its settings and their defaults.
+//! Kinds of operators: the only list of them, each with its settings and their defaults.
 //!
-//! A kind says nothing of who runs it: those that take a function of the user find it in the operator's payload.
+//! A kind does not determine the code that runs it. Kinds with a user's function find it in the operator's
+//! payload.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,49 +17,51 @@ use crate::source::TextSplit;
 use crate::time::Clock;
 use crate::watermark::{Alignment, Watermarks};
 
-/// What one operator does.
+/// Kind of one operator.
 ///
-/// It serialises as its name, or as a map from its name to its settings: `map`, `{"socket_text": {"host": "h", "port": 1}}`.
+/// It serialises as its name, or as a map from its name to its settings: `map`, `{"socket_text": {"host":
+/// "h", "port": 1}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum OperatorKind {
     /// Source: the values of an encoded list, which is the payload.
     FromCollection,
-    /// Source: what an iterator yields, which is the payload.
+    /// Source: the items of an iterator, which is the payload.
     FromIterable {
-        /// The payload is a function that makes what each subtask iterates over. Default: false.
+        /// True if the payload is a function that returns each subtask's iterable. Default: false.
         #[serde(default)]
         makes_its_own: bool,
-        /// It yields split marks among the records, which say of which split these are. Default: false.
+        /// True if it yields split marks among the records, which name their splits. Default: false.
         #[serde(default)]
         tells_splits: bool,
     },
-    /// Source: splits that are read from any position, of an object of the user, which is the payload.
+    /// Source: splits of a user's source, which is the payload. They can be read from any position.
     FromSource,
-    /// Source: records and event time as a script says, which is the payload.
+    /// Source: records and event time from a script, which is the payload.
     FromScript {
-        /// Its records have times. Default: true.
+        /// True if its records have times. Default: true.
         #[serde(default = "yes")]
         timestamps: bool,
     },
-    /// Source: the lines of files, dealt out to the subtasks.
+    /// Source: the lines of files, which are distributed to the subtasks.
     ReadText {
         /// Files and folders.
         paths: Vec<FilePath>,
-        /// What becomes of bytes that are not UTF-8. Default: strict.
+        /// Treatment of bytes that are not UTF-8. Default: strict.
         #[serde(default)]
         errors: InvalidUtf8,
-        /// What of the files one subtask reads: dealt out when the job is submitted, so that all go by one listing.
+        /// Splits of one subtask. They are assigned when the job is submitted, so that all subtasks use one
+        /// listing.
         #[serde(default)]
         splits: Vec<TextSplit>,
     },
     /// Source: the lines that a server sends.
     SocketText {
-        /// Its name or address.
+        /// Name or address of the server.
         host: String,
-        /// Its port.
+        /// Port of the server.
         port: NonZeroU16,
-        /// What becomes of bytes that are not UTF-8. Default: strict.
+        /// Treatment of bytes that are not UTF-8. Default: strict.
         #[serde(default)]
         errors: InvalidUtf8,
     },
@@ -66,93 +69,95 @@ pub enum OperatorKind {
     Map,
     /// Any number of records for each.
     FlatMap,
-    /// One record for each, or any number, from calls that wait for others: several at a time.
+    /// One record for each, or any number, from asynchronous calls, several of which run at a time.
     MapAsync {
-        /// How many at a time, in each subtask.
+        /// Most concurrent calls of each subtask.
         capacity: NonZeroU32,
-        /// How long one may take, in milliseconds. Default: as long as it likes.
+        /// Timeout of a call, in milliseconds. Default: none.
         #[serde(default)]
         timeout_ms: Option<u64>,
-        /// Whether records leave in the order in which they came. Default: true.
+        /// True if records leave in the order in which they came. Default: true.
         #[serde(default = "yes")]
         ordered: bool,
-        /// Whether a call gives any number of records. Default: false, one.
+        /// True if a call returns any number of records. Default: false, one.
         #[serde(default)]
         flat: bool,
     },
-    /// The records that a predicate holds for.
+    /// Records for which a predicate is true.
     Filter,
-    /// Gives records their times, and makes watermarks.
+    /// Assigns times to records, and generates watermarks.
     AssignTimestamps {
-        /// Where watermarks come from.
+        /// Kind of watermarks.
         watermarks: Watermarks,
-        /// Without records for so long the subtask is idle. Default: never.
+        /// Time without records after which the subtask is idle. Default: never.
         #[serde(default)]
         idle_after_ms: Option<u64>,
-        /// The sources that its source waits for. Default: none.
+        /// Alignment of its source with others. Default: none.
         #[serde(default)]
         alignment: Option<Alignment>,
-        /// Records further ahead of the others of their split do not move event time. Default: all do.
+        /// Records that are further ahead of the others of their split do not advance event time. Default:
+        /// all do.
         #[serde(default)]
         max_ahead_ms: Option<NonZeroU64>,
     },
-    /// By key: one value from many records, given out for each.
+    /// By key: folds records into one value, and emits it for each record.
     Fold(Fold),
-    /// By key: one value from the records of a window.
+    /// By key: folds the records of a window into one value.
     Window {
-        /// What becomes of the records.
+        /// The fold.
         fold: Fold,
-        /// Which windows.
+        /// The windows.
         window: WindowSpec,
     },
     /// By key: a function with state and timers.
     Process {
-        /// Of what kind. Default: of one input.
+        /// Kind of inputs. Default: one input.
         #[serde(default)]
         inputs: ProcessInputs,
     },
-    /// By key: records of two inputs that are near in event time.
+    /// By key: joins records of two inputs that are near in event time.
     IntervalJoin {
-        /// How much later the second one is, at the least; earlier below 0.
+        /// Least difference by which the second record is later; earlier if below 0.
         lower_ms: i64,
-        /// And at the most; both ends are included.
+        /// Greatest difference; both bounds are inclusive.
         upper_ms: i64,
         /// The side outputs for late records of each input. Default: none, they are dropped and counted.
         #[serde(default)]
         late_tags: [Option<String>; 2],
     },
-    /// By key: records of the first input with the newest version of the second at their time.
+    /// By key: joins records of the first input with the newest version of the second at their time.
     AsOfJoin {
-        /// Whether those for which there is none are emitted, too. Default: false.
+        /// True if records without a version are emitted, too. Default: false.
         #[serde(default)]
         keeps_unmatched: bool,
-        /// As of the interval join.
+        /// See the interval join.
         #[serde(default)]
         late_tags: [Option<String>; 2],
     },
     /// A function with side outputs.
     ProcessAll {
-        /// Of what kind. Default: of one input.
+        /// Kind of inputs. Default: one input.
         #[serde(default)]
         inputs: ProcessInputs,
     },
-    /// Where an iteration begins: takes what comes from before it, and what its end feeds back.
+    /// Begin of an iteration: takes the records of its input, and those that its end feeds back.
     IterationHead {
         /// Number of the iteration in the dataflow.
         iteration: u32,
     },
-    /// Where it ends: records for which the function is true leave, others go round again; all do if there is no function.
+    /// End of an iteration. Records for which the function is true leave, and others go round again. Without
+    /// a function, all go round again.
     IterationTail {
         /// Number of the iteration in the dataflow.
         iteration: u32,
-        /// What a subtask may take for what waits to go round, in memory.
+        /// Memory that a subtask may use for records that wait for another round.
         memory_bytes: u64,
-        /// And then on disk.
+        /// Disk space for further ones.
         disk_bytes: u64,
     },
     /// Sink: to standard output.
     Print {
-        /// Written in front of each line. Default: nothing.
+        /// Prefix of each line. Default: none.
         #[serde(default)]
         prefix: Option<String>,
     },
@@ -162,41 +167,41 @@ pub enum OperatorKind {
     WriteFiles {
         /// The folder.
         path: FilePath,
-        /// What a line looks like. Default: text.
+        /// Format of a line. Default: text.
         #[serde(default)]
         format: LineFormat,
-        /// Line that each file begins with. Default: none.
+        /// First line of each file. Default: none.
         #[serde(default)]
         header: Option<String>,
     },
-    /// Sink: to an object of the user.
+    /// Sink: to a user's object.
     Sink,
-    /// Something with rows that have a schema.
+    /// An operator on rows with a schema.
     Rows(RowsKind),
-    /// What only the chain factory of an embedding engine knows.
+    /// A kind that only the chain factory of an embedding engine knows.
     Custom {
-        /// What it is called there.
+        /// Its name there.
         name: String,
         /// Its settings.
         settings: BTreeMap<String, String>,
     },
 }
 
-/// What the lines of a file are.
+/// Format of the lines of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LineFormat {
     /// The text of the record.
     #[default]
     Text,
-    /// JSON, by the function that the payload makes.
+    /// JSON, by the function that the payload returns.
     Json,
-    /// Comma-separated values, by the function that the payload makes.
+    /// Comma-separated values, by the function that the payload returns.
     Csv,
 }
 
 impl LineFormat {
-    /// How names of files end.
+    /// Suffix of file names.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Text => "txt",
@@ -210,61 +215,61 @@ fn yes() -> bool {
     true
 }
 
-/// What a process function takes.
+/// Inputs of a process function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessInputs {
     /// Records of one input.
     #[default]
     One,
-    /// Records of two.
+    /// Records of two inputs.
     Two,
-    /// Records of one by key, and of another that all subtasks get.
+    /// Records of one input by key, and of another that is broadcast to all subtasks.
     Broadcast,
 }
 
-/// How the records of a key become one value.
+/// Folds the records of a key into one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fold {
-    /// By a function, two at a time.
+    /// With a function of two values.
     Reduce,
-    /// By an accumulator of the user.
+    /// With an accumulator of the user.
     Aggregate,
-    /// By keeping all, for a function over a window.
+    /// Collects all records, for a function over a window.
     Collect,
-    /// By a function of each pair of records of two inputs.
+    /// With a function of each pair of records of two inputs.
     Pairs,
-    /// By counting them.
+    /// Counts records.
     Count,
-    /// By adding them up.
+    /// Adds values.
     Sum {
-        /// Of each record. Default: none, the record itself.
+        /// The field of each record. Default: none, the record itself.
         field: Option<Field>,
     },
-    /// The least.
+    /// The least value.
     Min {
-        /// Of each record. Default: none, the record itself.
+        /// The field of each record. Default: none, the record itself.
         field: Option<Field>,
     },
-    /// The greatest.
+    /// The greatest value.
     Max {
-        /// Of each record. Default: none, the record itself.
+        /// The field of each record. Default: none, the record itself.
         field: Option<Field>,
     },
-    /// The sum over the number.
+    /// The sum divided by the number of values.
     Mean {
-        /// Of each record. Default: none, the record itself.
+        /// The field of each record. Default: none, the record itself.
         field: Option<Field>,
     },
-    /// The record with the least.
+    /// The record with the least value.
     MinBy {
-        /// Of each record. Default: none, the record itself.
+        /// The field of each record. Default: none, the record itself.
         field: Option<Field>,
     },
-    /// The record with the greatest.
+    /// The record with the greatest value.
     MaxBy {
-        /// Of each record. Default: none, the record itself.
+        /// The field of each record. Default: none, the record itself.
         field: Option<Field>,
     },
 }
@@ -273,7 +278,7 @@ pub enum Fold {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Field {
-    /// An item of a sequence; those below 0 count from its end.
+    /// An item of a sequence; an index below 0 counts from its end.
     Index(i64),
     /// An item of a mapping.
     Name(String),
@@ -284,43 +289,43 @@ pub enum Field {
 pub struct FilePath(#[serde(with = "serde_bytes")] Vec<u8>);
 
 impl FilePath {
-    /// As the system takes it.
+    /// The path in the system's form.
     pub fn to_path(&self) -> PathBuf {
         OsStr::from_bytes(&self.0).into()
     }
 }
 
-/// What becomes of bytes that are not UTF-8 where text is read.
+/// Treatment of bytes that are not UTF-8 in text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidUtf8 {
-    /// The job fails, with the line.
+    /// The job fails, with the line in the error.
     #[default]
     Strict,
-    /// U+FFFD takes their place.
+    /// U+FFFD replaces them.
     Replace,
-    /// They are left out.
+    /// They are omitted.
     Ignore,
 }
 
-/// How objects travel between tasks.
+/// Encoding of objects between tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Codec {
     /// Values of the types that the codec knows.
     #[default]
     Typed,
-    /// Anything that can be pickled.
+    /// All values that can be pickled.
     Pickle,
 }
 
 impl Codec {
-    /// How users write them.
+    /// Users' names of the codecs.
     pub const NAMES: [&'static str; 2] = ["typed", "pickle"];
 }
 
 impl OperatorKind {
-    /// Whether what it emits has times of its own making.
+    /// Returns true if it creates the times of the records that it emits.
     pub fn makes_timestamps(&self) -> bool {
         match self {
             Self::AssignTimestamps { .. } => true,
@@ -331,19 +336,19 @@ impl OperatorKind {
         }
     }
 
-    /// Whether it says when records are, and makes watermarks.
+    /// Returns true if it assigns times to records and generates watermarks.
     pub fn assigns_timestamps(&self) -> bool {
         matches!(self, Self::AssignTimestamps { .. } | Self::Rows(RowsKind::AssignTimestamps { .. }))
     }
 
-    /// Whether it is a source that tells the splits of its input apart.
+    /// Returns true if it is a source that distinguishes the splits of its input.
     pub fn tells_splits(&self) -> bool {
         let is_told = matches!(self, Self::FromIterable { tells_splits: true, .. });
         is_told || matches!(self, Self::FromSource | Self::ReadText { .. } | Self::Rows(RowsKind::ReadFiles { .. }))
     }
 
-    /// Whether records leave it in the order in which they came, in the subtask to which they came: so those of one split stay
-    /// together, and what a source says of its splits may pass.
+    /// Returns true if records leave it in their order, in the subtask that received them. So records of one
+    /// split stay together, and split signals of the source may pass.
     pub fn keeps_splits_apart(&self) -> bool {
         match self {
             Self::Map | Self::FlatMap | Self::Filter | Self::MapAsync { .. } | Self::ProcessAll { .. } => true,
@@ -353,17 +358,18 @@ impl OperatorKind {
         }
     }
 
-    /// Whether it works on objects. Those that work on rows get them in other bytes, and share no task with these.
+    /// Returns true if its input is objects. Operators on rows receive other bytes, and share no task with
+    /// these.
     pub fn takes_objects(&self) -> bool {
         if let Self::Rows(kind) = self { kind.takes_objects() } else { true }
     }
 
-    /// Whether what it emits are objects.
+    /// Returns true if it emits objects.
     pub fn gives_objects(&self) -> bool {
         if let Self::Rows(kind) = self { kind.gives_objects() } else { true }
     }
 
-    /// Whether what it keeps by key may lie on disk where the job says so.
+    /// Returns true if its state by key may be on disk, if the job enables that.
     pub fn can_keep_on_disk(&self) -> bool {
         match self {
             Self::Fold(_) | Self::Process { .. } | Self::Window { .. } => true,
@@ -373,7 +379,7 @@ impl OperatorKind {
         }
     }
 
-    /// What it aligns the source of its task by.
+    /// Alignment of the source of its task.
     pub fn alignment(&self) -> Option<&Alignment> {
         match self {
             Self::AssignTimestamps { alignment, .. } => alignment.as_ref(),
@@ -381,7 +387,7 @@ impl OperatorKind {
         }
     }
 
-    /// Whether it looks at the times of records.
+    /// Returns true if it reads the times of records.
     pub fn uses_timestamps(&self) -> bool {
         match self {
             Self::Window { window, .. } => window.uses_timestamps(),
@@ -392,7 +398,8 @@ impl OperatorKind {
         }
     }
 
-    /// Whether a source brings the same again when it goes on from where it was. Others are no sources, or are.
+    /// Returns true if a source is replayable, that is if it emits the same records again from a position.
+    /// Operators that are not sources count as replayable.
     pub fn can_be_repeated(&self) -> bool {
         match self {
             Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. } => false,
@@ -401,8 +408,8 @@ impl OperatorKind {
         }
     }
 
-    /// Whether it keeps what a job that goes on would miss, whatever its function is. Of a `process` without keys and of a
-    /// sink of the user only what they kept tells.
+    /// Returns true if it has state that a resumed job needs, for any user function. For a `process` without
+    /// keys and for a user's sink, only their stored state tells.
     pub fn keeps_state(&self) -> bool {
         match self {
             Self::FromCollection
@@ -415,14 +422,14 @@ impl OperatorKind {
             Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. } => false,
             Self::Map | Self::FlatMap | Self::Filter | Self::AssignTimestamps { .. } | Self::ProcessAll { .. } => false,
             Self::IterationTail { .. } => true,
-            // The tail keeps what goes round.
+            // The tail stores circulating records.
             Self::IterationHead { .. } => false,
             Self::Rows(kind) => kind.keeps_state(),
             Self::Print { .. } | Self::Collect | Self::Sink | Self::Custom { .. } => false,
         }
     }
 
-    /// Whether what it emits has the times of what it was given.
+    /// Returns true if the records that it emits have the times of its input.
     pub fn keeps_timestamps(&self) -> bool {
         match self {
             Self::Window { .. } | Self::AssignTimestamps { .. } => false,
@@ -431,7 +438,7 @@ impl OperatorKind {
         }
     }
 
-    /// What users call it.
+    /// The user's name of it.
     pub fn name(&self) -> &str {
         match self {
             Self::FromCollection => "from_collection",
@@ -464,7 +471,7 @@ impl OperatorKind {
 }
 
 impl Fold {
-    /// What users call it.
+    /// The user's name of it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Reduce => "reduce",

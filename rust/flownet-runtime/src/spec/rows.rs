@@ -1,4 +1,5 @@
-//! What operators do with rows, as far as a plan has to know; schemas, expressions and aggregates are flownet-rows' to read.
+//! Kinds of operators on rows, as far as a plan needs them. flownet-rows interprets schemas, expressions and
+//! aggregates.
 
 use std::num::NonZeroU64;
 
@@ -10,246 +11,250 @@ use super::window::WindowSpec;
 use crate::time::Clock;
 use crate::watermark::Watermarks;
 
-/// What an operator does with rows.
+/// Kind of an operator on rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RowsKind {
     /// Source: the batches of Arrow streams, which is the payload.
     FromArrow {
-        /// Of the batches.
+        /// Schema of the batches.
         schema: Value,
-        /// The payload is a function that makes the stream of each subtask. Default: false.
+        /// True if the payload is a function that returns the stream of each subtask. Default: false.
         #[serde(default)]
         makes_its_own: bool,
-        /// The same batches come again when it is read again. Default: false.
+        /// True if another reading returns the same batches. Default: false.
         #[serde(default)]
         repeatable: bool,
-        /// A column of event times, of a table that is in memory as a whole: its times ahead bound event time. Default: none.
+        /// A column of event times, for a table that is entirely in memory: its later times bound event time.
+        /// Default: none.
         #[serde(default)]
         time_column: Option<String>,
     },
-    /// Source: the rows of files, in splits that subtasks share; the payload says which, and reads them.
+    /// Source: the rows of files, in splits that subtasks share. The payload names the files and reads them.
     ReadFiles {
-        /// Of what they hold.
+        /// Schema of the files.
         schema: Value,
-        /// What they are files of.
+        /// Format of the files.
         format: RowFormat,
     },
-    /// Columns from columns, and which rows stay.
+    /// Projections and filters.
     Project {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
-        /// One after the other.
+        /// Steps that run one after the other.
         steps: Value,
     },
-    /// A function of the user from batch to batch, which is the payload.
+    /// A user's function of batches, which is the payload.
     MapBatches {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
-        /// Of what it returns.
+        /// Schema of the function's results.
         output: Value,
     },
-    /// Gives rows their times, and makes watermarks.
+    /// Assigns times to rows, and generates watermarks.
     AssignTimestamps {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
-        /// Where times are.
+        /// Column of the times.
         column: String,
-        /// Where watermarks come from.
+        /// Kind of watermarks.
         watermarks: Watermarks,
-        /// Without rows for so long the subtask is idle. Default: never.
+        /// Time without rows after which the subtask is idle. Default: never.
         #[serde(default)]
         idle_after_ms: Option<u64>,
-        /// Rows further ahead of the others of their split do not move event time. Default: all do.
+        /// Rows that are further ahead of the others of their split do not advance event time. Default: all
+        /// do.
         #[serde(default)]
         max_ahead_ms: Option<NonZeroU64>,
     },
-    /// By key, in front of the exchange: what rows of one key, and of one piece of time, come to.
+    /// By key, upstream of the exchange: partial aggregates of the rows of each key and slice.
     Partial {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
-        /// Columns that are the key.
+        /// Columns of the key.
         keys: Vec<String>,
-        /// What becomes of the rows.
+        /// The aggregates.
         aggregates: Value,
-        /// The windows that its parts are for. Default: none.
+        /// The windows of its partial aggregates. Default: none.
         #[serde(default)]
         window: Option<WindowSpec>,
-        /// What it keeps for each of them, as the other half does.
+        /// State of each aggregate, the same as downstream of the exchange.
         #[serde(default)]
         kept: Vec<String>,
     },
-    /// By key, behind it: what the parts come to, of a window or so far.
+    /// By key, downstream of the exchange: merges partial aggregates, for each window or so far.
     Aggregate {
-        /// Of the rows that the parts are made of.
+        /// Schema of the rows that were aggregated.
         input: Value,
-        /// Columns that are the key.
+        /// Columns of the key.
         keys: Vec<String>,
-        /// What becomes of the rows.
+        /// The aggregates.
         aggregates: Value,
-        /// Which windows. Default: none, all so far.
+        /// The windows. Default: none, all rows so far.
         #[serde(default)]
         window: Option<WindowSpec>,
-        /// What it keeps for each of them: who goes on with it has to keep the same.
+        /// State of each aggregate: a job can resume only with the same state.
         #[serde(default)]
         kept: Vec<String>,
     },
-    /// By key, in front of the exchange: rows one by one, for who keeps them.
+    /// By key, upstream of the exchange: single rows, for a downstream operator that stores them.
     KeyRows {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
-        /// Columns that are the key.
+        /// Columns of the key.
         keys: Vec<String>,
-        /// Columns that go.
+        /// Columns that are sent.
         carried: Vec<String>,
-        /// Of what goes.
+        /// Schema of the output.
         output: Value,
-        /// Whether rows go whose key has a value that is missing.
+        /// True if rows whose key has a null value are sent.
         keeps_null_keys: bool,
-        /// What they are ranked by. Default: nothing.
+        /// The ranking of rows. Default: none.
         #[serde(default)]
         rank: Option<RowsRank>,
-        /// Whether who keeps them takes those of one key together. Default: one by one.
+        /// True if the downstream operator takes mini-batches of rows of one key. Default: one by one.
         #[serde(default)]
         bundles: bool,
     },
-    /// By key, behind it: the rows of two inputs that meet, side by side.
+    /// By key, downstream of the exchange: pairs of matching rows of two inputs, side by side.
     Join {
-        /// Of what comes from the first input.
+        /// Schema of the first input.
         left: Value,
-        /// Of what comes from the second.
+        /// Schema of the second input.
         right: Value,
-        /// Columns of the second that pairs have; others come for late rows alone.
+        /// Columns of the second input in pairs. Others are sent for late rows only.
         shown: Vec<String>,
-        /// Of the pairs.
+        /// Schema of the pairs.
         output: Value,
-        /// Which rows meet.
+        /// The rule by which rows match.
         by: RowsJoin,
-        /// Where late rows of each input go. Default: nowhere, they are dropped and counted.
+        /// Side output for late rows of each input. Default: none, they are dropped and counted.
         #[serde(default)]
         late: Box<[Option<RowsLate>; 2]>,
-        /// What it keeps of each of them: who goes on with it has to keep the same.
+        /// State of each input: a job can resume only with the same state.
         kept: Vec<String>,
     },
-    /// By key, behind it: the first row of each.
+    /// By key, downstream of the exchange: the first row of each key.
     Deduplicate {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
-        /// For how long a key is known after its first row. Default: for ever.
+        /// Time for which a key is remembered after its first row. Default: for ever.
         #[serde(default)]
         ttl_ms: Option<u64>,
-        /// By which clock that is. Default: the wall's.
+        /// The clock of that time. Default: the wall clock.
         #[serde(default)]
         clock: Clock,
-        /// What it keeps: who goes on with it has to keep the same.
+        /// Its state: a job can resume only with the same state.
         kept: Vec<String>,
     },
-    /// By key, behind it: the best rows of a window.
+    /// By key, downstream of the exchange: the best rows of a window.
     TopN {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
-        /// Which are the best.
+        /// The ranking.
         rank: RowsRank,
-        /// What it keeps of each of them: who goes on with it has to keep the same.
+        /// State of each row: a job can resume only with the same state.
         kept: Vec<String>,
     },
-    /// Rows become records that are objects.
+    /// Converts rows to records that are objects.
     ToObjects {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
-        /// Whether they are dicts; else tuples. Default: true.
+        /// True if the objects are dicts, false if they are tuples. Default: true.
         #[serde(default = "yes")]
         as_dicts: bool,
     },
-    /// Records that are objects become rows.
+    /// Converts records that are objects to rows.
     ToRows {
-        /// Of what they become.
+        /// Schema of the rows.
         output: Value,
     },
     /// Sink: to the process of the caller.
     Collect {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
     },
-    /// Sink: into files of a folder, which get their names when they are complete. What writes Parquet is the payload.
+    /// Sink: into files of a folder, which get their final names when they are complete. The payload writes
+    /// Parquet.
     WriteFiles {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
         /// The folder.
         path: FilePath,
-        /// What they are.
+        /// Format of the files.
         format: RowFormat,
-        /// Of CSV: what is between two values.
+        /// For CSV: the delimiter of values.
         #[serde(default)]
         delimiter: Option<char>,
-        /// Of CSV: what each file begins with.
+        /// For CSV: the first line of each file.
         #[serde(default)]
         header: Option<String>,
         /// Columns whose values name folders below that one, outermost first.
         #[serde(default)]
         partition_by: Vec<String>,
     },
-    /// Sink: to an object of the user, which is the payload.
+    /// Sink: to a user's object, which is the payload.
     Sink {
-        /// Of what comes.
+        /// Schema of the input.
         input: Value,
-        /// As what it takes batches: a name that flownet's Python knows.
+        /// Type of the batches that it receives: a name that flownet's Python knows.
         format: String,
     },
 }
 
-/// What makes a row better than another.
+/// A ranking of rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowsRank {
     /// The column.
     pub by: String,
-    /// Whether the greatest is the best.
+    /// True if the greatest is the best.
     pub descending: bool,
-    /// How many are wanted of each key and window: of a batch no more go, and of a window no more come.
+    /// Number of best rows of each key and window. Upstream sends no more of a batch, and downstream emits no
+    /// more of a window.
     pub count: NonZeroU64,
-    /// Whether those that are equal to the last one are wanted, too.
+    /// True if rows that are equal to the last one are included.
     pub ties: bool,
-    /// Which windows.
+    /// The windows.
     pub window: WindowSpec,
 }
 
-/// A side output for rows that come late.
+/// A side output for late rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowsLate {
     /// Its tag.
     pub tag: String,
-    /// Of the rows, as they were before they went by key.
+    /// Schema of the rows, as they were before the exchange by key.
     pub schema: Value,
 }
 
-/// Which rows of one key meet.
+/// The rule by which rows of one key match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RowsJoin {
-    /// All.
+    /// All rows match.
     Regular {},
-    /// Those that are near in event time.
+    /// Rows that are near in event time.
     Interval {
-        /// How much later the second one is, at the least; earlier below 0.
+        /// Least difference by which the second row is later; earlier if below 0.
         lower_ms: i64,
-        /// And at the most; both ends are included.
+        /// Greatest difference; both bounds are inclusive.
         upper_ms: i64,
     },
-    /// Each of the first input and the newest version of the second at its time.
+    /// Each row of the first input and the newest version of the second at its time.
     AsOf {
-        /// Whether those for which there is none are emitted, too.
+        /// True if rows without a version are emitted, too.
         keeps_unmatched: bool,
     },
-    /// Those in one window.
+    /// Rows in one window.
     Window {
-        /// Which windows.
+        /// The windows.
         window: WindowSpec,
     },
 }
 
-/// What files of rows are.
+/// Format of files of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowFormat {
@@ -262,7 +267,7 @@ pub enum RowFormat {
 }
 
 impl RowFormat {
-    /// How names of files end.
+    /// Suffix of file names.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
@@ -277,7 +282,7 @@ fn yes() -> bool {
 }
 
 impl RowsKind {
-    /// Whether it is at home among operators on objects, though rows come to it, or leave.
+    /// Returns true if it belongs to operators on objects, although its input or output is rows.
     pub(super) fn takes_objects(&self) -> bool {
         matches!(self, Self::ToObjects { .. } | Self::ToRows { .. })
     }
@@ -286,7 +291,7 @@ impl RowsKind {
         matches!(self, Self::ToObjects { .. })
     }
 
-    /// What users call it.
+    /// The user's name of it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::FromArrow { .. } => "from_arrow",
@@ -314,10 +319,10 @@ impl RowsKind {
         }
     }
 
-    /// What it does, as far as its state depends on it.
+    /// Description of the operator, as far as its state depends on it.
     pub fn of_state(&self) -> String {
         match self {
-            // That of a window keeps something else.
+            // A window join has other state.
             Self::Join { by: RowsJoin::Regular {}, kept, .. } => format!("regular join of {}", kept.join(", ")),
             Self::Partial { kept, .. }
             | Self::Aggregate { kept, .. }
@@ -358,7 +363,7 @@ impl RowsKind {
         match self {
             Self::AssignTimestamps { .. } => true,
             Self::Join { by: RowsJoin::Interval { .. } | RowsJoin::AsOf { .. }, .. } => true,
-            // `first`, `last`, `collect` and ties go by the times of rows, in any window and without one.
+            // `first`, `last`, `collect` and ties use the times of rows, in any window and without one.
             Self::Partial { .. } => true,
             Self::KeyRows { rank, .. } => rank.is_some(),
             Self::Deduplicate { clock, .. } => *clock == Clock::Event,
@@ -366,7 +371,8 @@ impl RowsKind {
         }
     }
 
-    /// The parts of a window leave with times in it; results have times of their own.
+    /// Returns true if its output has the times of its input. Partial aggregates of a window contain times;
+    /// results have times of their own.
     pub(super) fn keeps_timestamps(&self) -> bool {
         match self {
             Self::AssignTimestamps { .. } => false,
@@ -376,7 +382,7 @@ impl RowsKind {
         }
     }
 
-    /// Whether what it keeps by key may lie on disk where the job says so.
+    /// Returns true if its state by key may be on disk, if the job enables that.
     pub(super) fn can_keep_on_disk(&self) -> bool {
         matches!(self, Self::Aggregate { .. } | Self::Join { .. } | Self::Deduplicate { .. } | Self::TopN { .. })
     }

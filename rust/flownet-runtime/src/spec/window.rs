@@ -1,4 +1,4 @@
-//! Windows, as they are planned.
+//! Windows of a plan.
 
 use std::borrow::Cow;
 
@@ -9,52 +9,55 @@ use crate::error::TaskError;
 use crate::time::Clock;
 use crate::window::{AlignedWindows, CalendarUnit};
 
-/// Which windows there are, and when they give out what they hold.
+/// The windows, and the time of their results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowSpec {
-    /// How time is cut.
+    /// Assigns windows to records.
     pub assign: WindowAssigner,
-    /// By which clock. Default: the wall's.
+    /// The clock. Default: the wall clock.
     #[serde(default)]
     pub clock: Clock,
-    /// When results go out. Default: none, which is once, at the end of the window.
+    /// When results are emitted. Default: none, which is once, at the end of the window.
     #[serde(default)]
     pub trigger: Option<TriggerSpec>,
-    /// How long after its end a window still takes records of event time, in milliseconds. Default: 0.
+    /// Time after its end in which a window still accepts records, in event time, in milliseconds. Default:
+    /// 0.
     #[serde(default)]
     pub lateness_ms: u64,
-    /// The side output for those that come later. Default: none, they are dropped and counted.
+    /// The side output for later records. Default: none, they are dropped and counted.
     #[serde(default)]
     pub late_tag: Option<String>,
-    /// Whether results carry their key. Default: false.
+    /// True if results contain their key. Default: false.
     #[serde(default)]
     pub with_key: bool,
-    /// Whether results carry their window. Default: false.
+    /// True if results contain their window. Default: false.
     #[serde(default)]
     pub with_window: bool,
-    /// Whether values of one window cannot be put together from values of parts of it. Default: false.
+    /// True if the value of a window cannot be merged from the values of its slices. Default: false.
     #[serde(default)]
     pub is_whole: bool,
 }
 
 impl WindowSpec {
-    /// Whether what is kept lies by time, for all keys: in a grid, where windows fire once, at their end. All others lie by key.
+    /// Returns true if state is ordered by time, for all keys: for aligned windows that fire once, at their
+    /// end. For all others, state is ordered by key.
     pub fn lies_by_time(&self) -> bool {
         matches!(self.assign, WindowAssigner::Grid { .. } | WindowAssigner::Calendar { .. })
             && self.trigger.is_none()
             && !self.is_whole
     }
 
-    /// Whether evictors and triggers of the user look at the event times of records. In windows of all of time they do on
-    /// either clock.
+    /// Returns true if event times of records are read: by windows of event time, and by evictors and custom
+    /// triggers of global windows on either clock.
     pub fn uses_timestamps(&self) -> bool {
         let is_looked_at = self.is_whole || self.trigger.is_some_and(|trigger| trigger.when == TriggerWhen::Own);
         self.clock == Clock::Event || self.assign.spans_all_time() && is_looked_at
     }
 
-    /// The windows as far as their state depends on them. A checkpoint says it, and a job whose windows are others is refused:
-    /// it would find state in another place, or put records of one time into windows that were cut in two ways.
+    /// Description of the windows, as far as their state depends on them. A checkpoint contains it, and a job
+    /// with other windows is refused. Otherwise it would find state in another place, or put records of one
+    /// time into windows that were cut in two ways.
     pub fn kept_as(&self) -> String {
         let place = if self.lies_by_time() { "windows" } else { "windows by key" };
         let clock = match self.clock {
@@ -73,14 +76,14 @@ impl WindowSpec {
                 let unit = format!("{unit:?}").to_lowercase();
                 format!("{place} of {count} {unit} in {}{offset}{clock}", zone.name())
             }
-            // With another gap, records of a session still meet.
+            // With another gap, records of a session still belong together.
             WindowAssigner::Session { .. } => format!("{place} by sessions{clock}"),
             WindowAssigner::Global => format!("{place} over all time{clock}"),
         }
     }
 }
 
-/// How time is cut.
+/// Assigns windows to records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum WindowAssigner {
@@ -88,28 +91,28 @@ pub enum WindowAssigner {
     Grid {
         /// Their size.
         size_ms: i64,
-        /// From one beginning to the next.
+        /// Time from one begin to the next.
         slide_ms: i64,
-        /// Beginnings are so much after multiples of the slide.
+        /// Distance of window begins from multiples of the slide.
         #[serde(default)]
         offset_ms: i64,
     },
     /// Days, weeks or months of a time zone.
     Calendar {
-        /// Which zone.
+        /// The time zone.
         #[serde(serialize_with = "write_zone", deserialize_with = "read_zone")]
         zone: Tz,
-        /// Of what.
+        /// The calendar unit.
         unit: CalendarUnit,
-        /// Of how many.
+        /// Number of units.
         count: u32,
-        /// What clocks of the zone show more than at the beginning of the unit when a window begins.
+        /// Local time that has passed since the beginning of the unit when a window begins.
         #[serde(default)]
         offset_ms: i64,
     },
     /// Records with no gap between them.
     Session {
-        /// The gap. None: a function of the user says, for each record.
+        /// The gap. None: a user's function returns it for each record.
         #[serde(default)]
         gap_ms: Option<i64>,
     },
@@ -118,7 +121,7 @@ pub enum WindowAssigner {
 }
 
 impl WindowAssigner {
-    /// Whether all records of a key are in one window, whatever their times.
+    /// Returns true if all records of a key are in one window, regardless of their times.
     pub fn spans_all_time(&self) -> bool {
         match self {
             Self::Grid { size_ms, .. } => *size_ms == i64::MAX,
@@ -127,7 +130,7 @@ impl WindowAssigner {
         }
     }
 
-    /// The windows, if they begin and end for all keys alike.
+    /// The windows, if they begin and end at the same times for all keys.
     pub fn grid(&self) -> Result<Option<AlignedWindows>, TaskError> {
         match *self {
             Self::Grid { size_ms, slide_ms, offset_ms } => AlignedWindows::new(size_ms, slide_ms, offset_ms).map(Some),
@@ -158,29 +161,29 @@ fn read_zone<'de, D: Deserializer<'de>>(from: D) -> Result<Tz, D::Error> {
     zone_named(&name).ok_or_else(|| serde::de::Error::custom(format!("there is no time zone {name:?}")))
 }
 
-/// When results of a window go out.
+/// When results of a window are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TriggerSpec {
-    /// When.
+    /// The condition.
     pub when: TriggerWhen,
-    /// Whether the window then forgets its records. Default: false.
+    /// True if the window then drops its records. Default: false.
     #[serde(default)]
     pub purges: bool,
 }
 
-/// When results of a window go out.
+/// When results of a window are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TriggerWhen {
     /// At its end.
     AtEnd,
-    /// After so many records.
+    /// After this number of records.
     Count(u64),
-    /// Every so many milliseconds.
+    /// At this interval, in milliseconds.
     Every(i64),
     /// Never.
     Never,
-    /// A trigger of the user says.
+    /// A custom trigger decides.
     Own,
 }
