@@ -1,4 +1,4 @@
-//! Alignment of sources: who is too far ahead of the others in event time waits for them.
+//! Aligns sources: a source that is too far ahead of the others in event time waits for them.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Watermarks;
 use crate::time::NO_TIMESTAMP;
 
-/// With whom a source is aligned, and how closely.
+/// The group that a source is aligned with, and the greatest drift.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alignment {
@@ -22,8 +22,9 @@ pub struct Alignment {
 }
 
 impl Alignment {
-    /// Event time by which a source moves before it reports, and by which a limit moves before it is sent at once. Four
-    /// steps are one drift, so a limit is on its way long before the last source reaches the one before it.
+    /// Event time by which a source moves before it reports, and by which a limit moves before it is sent at
+    /// once. Four steps are one drift, so a new limit is sent long before the last source reaches the
+    /// previous one.
     pub fn step_ms(&self) -> u64 {
         (self.max_drift_ms.get() / STEPS_PER_DRIFT).max(1)
     }
@@ -44,7 +45,7 @@ impl StepMonitor {
         Self { step_ms: alignment.step_ms(), reported_ms: AtomicI64::new(NO_TIMESTAMP), monitor }
     }
 
-    /// The source has come so far. Called by its task only.
+    /// Notes the event time that the source has reached. Called by its task only.
     pub(crate) fn observe(&self, reached_ms: i64) {
         if reached_ms.abs_diff(self.reported_ms.load(Ordering::Relaxed)) >= self.step_ms {
             self.reported_ms.store(reached_ms, Ordering::Relaxed);
@@ -53,29 +54,29 @@ impl StepMonitor {
     }
 }
 
-/// How far one source may go.
+/// Event time up to which one source may read.
 #[derive(Debug)]
 pub(super) struct Limit {
     limit_ms: Option<i64>,
-    /// Records later than this may be too far.
+    /// Records later than this may exceed the limit.
     latest_ms: i64,
-    /// The same, while the batch goes on.
+    /// The same time, or the greatest while checks are suspended until the end of the batch.
     asked_ms: i64,
 }
 
 impl Limit {
-    /// As far as it likes.
+    /// No limit.
     pub(super) fn none() -> Self {
         Self { limit_ms: None, latest_ms: i64::MAX, asked_ms: i64::MAX }
     }
 
-    /// Watermarks up to this.
+    /// Allows watermarks up to `limit_ms`.
     pub(super) fn of(limit_ms: i64, watermarks: Watermarks) -> Self {
         let latest_ms = match watermarks {
             Watermarks::Bounded { delay_ms } => {
                 limit_ms.saturating_add(1).saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX))
             }
-            // The times of records do not tell: ask at each.
+            // Times of records do not determine the watermark: check after each record.
             Watermarks::Unordered | Watermarks::Own | Watermarks::Never => i64::MIN,
         };
         Self { limit_ms: Some(limit_ms), latest_ms, asked_ms: latest_ms }

@@ -1,7 +1,8 @@
 //! Counts the records of a source that come later than the delay of its watermarks allows.
 //!
-//! A record is out of order if it is behind the latest one of its split by more than the delay. That depends on the split
-//! alone: neither on how fast it is read, nor on when watermarks are told.
+//! A record is out of order if it is earlier than the latest one of its split by more than the delay. That
+//! depends on the split alone: neither on the speed of reading, nor on the times at which watermarks are
+//! emitted.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +10,29 @@ use super::{SplitSignal, Watermarks};
 use crate::metrics::TaskMetrics;
 use crate::time::NO_TIMESTAMP;
 
-/// The records of one subtask.
+/// Counts the records of one subtask.
 #[derive(Debug)]
 pub struct OutOfOrder {
-    /// None: nothing was promised of their order.
+    /// None: the watermarks promise no order.
     delay_ms: Option<i64>,
-    /// None before the source has said that it has splits.
+    /// None before the source has announced splits.
     split: Option<u32>,
     current: u32,
     latest_ms: i64,
-    /// Of the splits whose turn it is not.
+    /// Latest times of the splits that are not being read.
     others: BTreeMap<u32, i64>,
     counts: OutOfOrderCounts,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutOfOrderCounts {
     /// All records.
     pub records: u64,
-    /// Those that came too late.
+    /// Records that came too late.
     pub out_of_order: u64,
-    /// The most that one was behind the latest one of its split, in milliseconds: the delay that would have been enough.
+    /// The most by which one was earlier than the latest one of its split, in milliseconds. This delay would
+    /// have been enough.
     pub most_ms: u64,
     /// The split of that record, if the source has splits.
     pub split: Option<u32>,
@@ -43,12 +45,12 @@ pub struct TimeRange {
     pub least_ms: i64,
     /// The greatest of them.
     pub latest_ms: i64,
-    /// None is before the one in front of it.
+    /// True if no time is before the one in front of it.
     pub is_sorted: bool,
 }
 
 impl TimeRange {
-    /// Find the range; none of no times. Most input is sorted, and then one pass without branches says so.
+    /// Finds the range; none of no times. Most input is sorted, which one pass without branches detects.
     pub fn of(times: &[i64]) -> Option<Self> {
         let (first_ms, last_ms) = (*times.first()?, *times.last()?);
         if times.is_sorted() {
@@ -61,7 +63,7 @@ impl TimeRange {
 }
 
 impl OutOfOrder {
-    /// Of a source with these watermarks.
+    /// A counter for a source with these watermarks.
     pub fn new(watermarks: Watermarks) -> Self {
         let delay_ms = match watermarks {
             Watermarks::Bounded { delay_ms } => Some(i64::try_from(delay_ms).unwrap_or(i64::MAX)),
@@ -77,7 +79,7 @@ impl OutOfOrder {
         }
     }
 
-    /// Takes a record of this time.
+    /// Counts a record of this time.
     #[inline]
     pub fn add(&mut self, timestamp_ms: i64) {
         self.counts.records += 1;
@@ -88,7 +90,7 @@ impl OutOfOrder {
         }
     }
 
-    /// Takes records in their order, whose times have this range.
+    /// Counts records in their order, whose times have this range.
     pub fn add_all(&mut self, times: &[i64], range: TimeRange) {
         let Some(delay_ms) = self.delay_ms else { return };
         let TimeRange { least_ms, latest_ms, is_sorted } = range;
@@ -112,7 +114,7 @@ impl OutOfOrder {
         }
     }
 
-    /// Follows what the source says of its splits.
+    /// Follows the source's signals about its splits.
     pub fn follow(&mut self, signal: SplitSignal) {
         if let SplitSignal::Of(split) = signal {
             self.split = Some(split);
@@ -128,7 +130,7 @@ impl OutOfOrder {
         }
     }
 
-    /// Tells what was counted so far.
+    /// Reports the counts so far.
     pub fn tell(&self, metrics: &TaskMetrics) {
         metrics.set_out_of_order(self.counts);
     }

@@ -1,40 +1,41 @@
-//! Records whose clock runs ahead: a record far ahead of the others of its split does not move event time.
+//! Detects records whose clock is ahead: a record far ahead of the others of its split does not move event time.
 //!
 //! ```text
-//! record at or before latest + max_ahead   moves event time, as without a bound
-//! record beyond                            does not; it goes on to its window all the same
-//! eight beyond in a row                    do, as far as the least of them and max_ahead: a gap, such as a night, is over
+//! record at or before latest + max_ahead   moves event time, as without a bound record beyond
+//! does not; it goes on to its window all the same eight beyond in a row                    do, as far as the
+//! least of them and max_ahead: a gap, such as a night, is over
 //! ```
 //!
 //! # Invariants
-//! - I1: only times of records of the split decide, never a clock, so a replay gives the same answer at any speed.
-//! - I2: fewer than [`AGREEING`] records beyond the bound never move event time, neither at the start of a split nor after a
-//!   restore. So the state need not be in checkpoints: a restore delays event time by a few records, and never advances it.
+//! - I1: only times of records of the split decide, never a clock, so a replay has the same result at any speed.
+//! - I2: fewer than [`AGREEING`] records beyond the bound never move event time, neither at the start of a
+//!   split nor after a restore. So the state need not be in checkpoints: a restore delays event time by a few
+//!   records, and never advances it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use crate::time::NO_TIMESTAMP;
 
-/// So many records in a row have to agree that time has jumped.
+/// Number of consecutive records that have to agree that time has jumped.
 const AGREEING: usize = 8;
 
-/// The records of one split, to the bound.
+/// The records of one split, compared with the bound.
 #[derive(Debug)]
 struct Outliers {
     max_ahead_ms: i64,
-    /// The latest time of those within the bound. None has come: the least of all times.
+    /// The latest time within the bound. If there is none, the least of all times.
     latest_ms: i64,
-    /// Times of records in a row that are beyond the bound, fewer than would move event time.
+    /// Times of consecutive records beyond the bound, fewer than would move event time.
     beyond: Vec<i64>,
 }
 
-/// What some records came to.
+/// Result for some records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct JudgedTimes {
     /// The latest time that moves event time, if any does.
     latest_ms: Option<i64>,
-    /// How many records, of these and of the ones right before, are known to be ahead of the others.
+    /// Number of records, of these and of the ones directly before, that are known to be ahead of the others.
     ahead: u64,
 }
 
@@ -43,7 +44,7 @@ struct JudgedTimes {
 pub(super) struct SplitOutliers {
     max_ahead_ms: NonZeroU64,
     splits: BTreeMap<u32, Outliers>,
-    /// Records that were found to be ahead and are not counted yet.
+    /// Records that were found to be ahead and are not reported yet.
     ahead: u64,
 }
 
@@ -59,31 +60,31 @@ impl SplitOutliers {
         judged.latest_ms.unwrap_or(NO_TIMESTAMP)
     }
 
-    /// A split has no more records.
+    /// Notes that a split has no more records.
     pub(super) fn end(&mut self, split: u32) {
         self.ahead += self.splits.remove(&split).map_or(0, |outliers| outliers.end());
     }
 
-    /// No split has more records.
+    /// Notes that no split has more records.
     pub(super) fn end_all(&mut self) {
         let splits = std::mem::take(&mut self.splits);
         self.ahead += splits.into_values().map(|outliers| outliers.end()).sum::<u64>();
     }
 
-    /// How many records were found to be ahead since this was last asked.
+    /// Returns how many records were found to be ahead since the last call.
     pub(super) fn take_ahead(&mut self) -> u64 {
         std::mem::take(&mut self.ahead)
     }
 }
 
 impl Outliers {
-    /// Of a split without records.
+    /// For a split without records.
     fn new(max_ahead_ms: NonZeroU64) -> Self {
         let max_ahead_ms = i64::try_from(max_ahead_ms.get()).unwrap_or(i64::MAX);
         Self { max_ahead_ms, latest_ms: NO_TIMESTAMP, beyond: Vec::new() }
     }
 
-    /// Judges records that follow each other.
+    /// Judges consecutive records.
     fn judge(&mut self, times: impl IntoIterator<Item = i64>) -> JudgedTimes {
         let mut judged = JudgedTimes::default();
         for time_ms in times {
@@ -92,7 +93,8 @@ impl Outliers {
         judged
     }
 
-    /// The split has ended: how many records were waiting for others to agree. Those of a split that has no others are none.
+    /// Ends the split. Returns the number of records that were waiting for others to agree. If the split has
+    /// no others, that is 0.
     fn end(&self) -> u64 {
         if self.latest_ms == NO_TIMESTAMP { 0 } else { self.beyond.len() as u64 }
     }
@@ -107,7 +109,7 @@ impl Outliers {
         if self.beyond.len() < AGREEING {
             return;
         }
-        // All of them agree that time has come to the least; who is far ahead of that one does not move it.
+        // All of them agree that time has reached the least. Records far ahead of that one do not move it.
         let least_ms = self.beyond.iter().copied().min().unwrap_or(time_ms);
         let bound_ms = least_ms.saturating_add(self.max_ahead_ms);
         for time_ms in std::mem::take(&mut self.beyond) {
@@ -177,7 +179,7 @@ mod tests {
     proptest! {
         #[test]
         fn strays_never_move_time_and_the_cut_into_batches_makes_no_difference(
-            // Hours far ahead, or an honest record; no more than seven strays follow each other.
+            // Hours far ahead, or an honest record; at most seven strays follow each other.
             groups in proptest::collection::vec(proptest::collection::vec(1_000i64..9_000, 0..8), 0..40),
             batch in 1usize..20,
         ) {

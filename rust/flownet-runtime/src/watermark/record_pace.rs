@@ -1,7 +1,8 @@
 //! Decides by the number of records when a source emits its next watermark.
 //!
-//! A watermark closes the open buffer of every channel, and makes joins and windows visit their keys. So there is one for
-//! about a buffer of records of each channel, and for more rows, whose operators are faster with many at once.
+//! A watermark closes the open buffer of every channel, and makes joins and windows visit their keys. So a
+//! source emits one for about each buffer of records of each channel. For rows the interval is longer, since
+//! their operators are faster with many rows at once.
 
 /// Records of one channel between two watermarks, at least: about one buffer of 32 KiB.
 const RECORDS_PER_CHANNEL: u32 = 1024;
@@ -13,12 +14,12 @@ pub(super) struct RecordPace {
     interval: u32,
     /// Records left until the next.
     left: u32,
-    /// A watermark was due in this period.
+    /// True if a watermark was due in this period.
     was_due: bool,
 }
 
 impl RecordPace {
-    /// A watermark after so many records, or more if the source sends to many channels.
+    /// Emits a watermark after `records` records, or more if the source sends to many channels.
     pub(super) fn new(records: u32, channels: u32) -> Self {
         let interval = records.max(RECORDS_PER_CHANNEL.saturating_mul(channels));
         Self { interval, left: interval, was_due: false }
@@ -34,18 +35,18 @@ impl RecordPace {
         self.left == 0
     }
 
-    /// Whether the next record makes a watermark due.
+    /// Returns true if the next record makes a watermark due.
     #[inline]
     pub(super) fn is_almost_due(&self) -> bool {
         self.left <= 1
     }
 
-    /// Start to count anew: the watermark is emitted.
+    /// Starts to count anew: the watermark is emitted.
     pub(super) fn settle(&mut self) {
         (self.left, self.was_due) = (self.interval, true);
     }
 
-    /// End a period of the clock. Returns whether a watermark was due in it.
+    /// Ends a period of the clock. Returns true if a watermark was due in it.
     pub(super) fn end_period(&mut self) -> bool {
         std::mem::take(&mut self.was_due)
     }

@@ -1,4 +1,4 @@
-//! Split signals on their way to another task: events of a one-to-one channel, in their place among its records.
+//! Sends split signals to another task: as events of a one-to-one channel, in their place among its records.
 //!
 //! ```text
 //! payload = any number of signals: kind (1 byte) | number (varint) | time (zigzag varint, of a lower bound alone)
@@ -20,14 +20,14 @@ const SILENT: u8 = 3;
 const ENDED: u8 = 4;
 const NOT_BEFORE: u8 = 5;
 
-/// As many of them fit into one event, whatever their numbers are.
+/// Number of signals that fit into one event in any case.
 const SIGNALS_AN_EVENT: usize = CustomEvent::MAX_PAYLOAD_BYTES / 16;
 
-/// Events without a record between them. A channel has a bounded number of places for events, and signals that wait here
-/// for the next record cost none; none of them is lost.
+/// Most events without a record between them. A channel has a bounded number of places for events. Signals
+/// that wait here for the next record occupy none, and none of them is lost.
 const MOST_EVENTS_IN_A_ROW: u32 = 64;
 
-/// The split signals that one exit of a task has yet to send.
+/// Split signals that one output edge of a task has yet to send.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSplits {
     signals: Vec<SplitSignal>,
@@ -35,7 +35,7 @@ pub(crate) struct PendingSplits {
 }
 
 impl PendingSplits {
-    /// Adds a signal. Of two splits in a row without a record between only the second matters.
+    /// Adds a signal. If two splits follow each other without a record in between, only the second matters.
     pub(crate) fn add(&mut self, signal: SplitSignal) {
         if let (Some(last @ SplitSignal::Of(_)), SplitSignal::Of(_)) = (self.signals.last_mut(), signal) {
             *last = signal;
@@ -147,7 +147,7 @@ mod tests {
             events.extend(pending.before_record());
             let arrived: Vec<_> = events.iter().flat_map(|event| decode(event).unwrap()).collect();
             let mut sent = signals;
-            // Of several turns in a row the last one is left.
+            // Of several consecutive turns, the last one is left.
             let is_passed = |pair: &[SplitSignal]| matches!(pair, [SplitSignal::Of(_), SplitSignal::Of(_)]);
             let turns_in_a_row = sent.windows(2).any(is_passed);
             if !turns_in_a_row {

@@ -1,19 +1,21 @@
-//! Event time of a source that reads its input in parts: a generator for each, and the least of their times.
+//! Event time of a source with splits: one watermark generator for each split, and the least of their times.
 //!
-//! A part that has not begun holds time back as much as one that is read: its records may be of any time. So which part is
-//! read next matters, and [`SplitWatermarks::wanted`] says: the one that is furthest behind.
+//! A split that has not begun delays event time as much as one that is being read: its records may have any
+//! time. So the order of reading matters. [`SplitWatermarks::wanted`] returns the split to read next: the one
+//! that lags most.
 //!
 //! # Invariants
-//! - I1: what is told never goes back, and never passes the time of a part that has not ended and is not idle, read or not.
-//! - I2: the idle clock runs for the part whose turn it is, and for those that are said to have nothing; for all others it
-//!   stands.
-//! - I3: who was said to be idle is said to be back before its next record or watermark.
-//! - I4: a part that has ended has no say; when all have, nothing more is told: the end of the input speaks for itself. A
-//!   source whose parts come as it runs is idle as long as it has none.
-//! - I5: of a source that is aligned with others, no part takes more than one record, or one batch where other parts are
-//!   behind, once it has come further than the source may go.
-//! - I6: of a source that is known to have parts, records that come before it says which there are move no time: they were
-//!   on their way when the job was restored, and are of any part.
+//! - I1: watermarks never go back. They never pass the time of a split that has not ended and is not idle,
+//!   read or not.
+//! - I2: the idle clock runs for the split that is being read, and for those that are reported to have no
+//!   records. For all others it is stopped.
+//! - I3: after a source was reported idle, it is reported active before its next record or watermark.
+//! - I4: a split that has ended has no influence. After all have ended, no more watermarks are emitted: the
+//!   end of the input follows. A source whose splits are found as it runs is idle as long as it has none.
+//! - I5: if a source is aligned with others, no split reads more than one record after it has passed the
+//!   limit. If other splits lag, it may read one batch.
+//! - I6: if a source is known to have splits, records that come before it announces them move no event time.
+//!   They were in flight when the job was restored, and belong to any split.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -25,32 +27,33 @@ use super::waiting_splits::WaitingSplits;
 use super::{GeneratedSignals, Generator, Watermarks};
 use crate::time::{NO_TIMESTAMP, TimeSignal};
 
-/// What a source says of the parts of its input, among its records.
+/// Signal of a source about the splits of its input, among its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitSignal {
-    /// It reads so many, numbered from 0; said once, before its first record.
+    /// It reads this number of splits, numbered from 0. Sent once, before its first record.
     Among(u32),
-    /// It reads so many by now, numbered from 0, and others may come: then it is said again.
+    /// It reads this number of splits by now, numbered from 0, and more may come. Then the signal is
+    /// repeated.
     Growing(u32),
-    /// No later record of this split is before this time; `ms` since 1970. Said for splits that are unread, too.
+    /// No later record of this split is before this time; `ms` since 1970. Sent for unread splits, too.
     NotBefore {
         /// The split.
         split: u32,
         /// The lower bound of its times.
         time_ms: i64,
     },
-    /// The records that follow are of this one.
+    /// The records that follow belong to this split.
     Of(u32),
-    /// This one has nothing for now: until it is said to be the next, its idle clock runs.
+    /// This split has no records for now. Its idle clock runs until a signal names it as the next.
     Silent(u32),
-    /// This one has no more records.
+    /// This split has no more records.
     Ended(u32),
 }
 
 /// Records between two watermarks of a source of objects, if it sends to few channels.
 pub const RECORDS_PER_WATERMARK: u32 = 8_192;
 
-/// Makes the watermarks of the parts of one source, and of the source.
+/// Generates the watermarks of the splits of one source, and of the source.
 #[derive(Debug)]
 pub struct SplitWatermarks {
     watermarks: Watermarks,
@@ -62,13 +65,13 @@ pub struct SplitWatermarks {
     others: WaitingSplits,
     /// Splits that have no records for now.
     silent: BTreeSet<u32>,
-    /// All splits have ended.
+    /// True after all splits have ended.
     is_over: bool,
-    /// The source has announced splits.
+    /// True after the source has announced splits.
     has_splits: bool,
-    /// The source announces splits, and has not yet.
+    /// True if the source announces splits, and has not done so yet.
     awaits_splits: bool,
-    /// How many splits a source has had whose splits come as it runs.
+    /// Number of splits so far, for a source whose splits are found as it runs.
     growing: Option<u32>,
     /// The watermark and the idleness of the source.
     told: Generator,
@@ -79,7 +82,8 @@ pub struct SplitWatermarks {
 }
 
 impl SplitWatermarks {
-    /// One part, until the source says otherwise. Without a record for `idle_after_ms` a part is idle.
+    /// Assumes one split until the source announces others. Without a record for `idle_after_ms` a split is
+    /// idle.
     pub fn new(watermarks: Watermarks, idle_after_ms: Option<u64>) -> Self {
         Self {
             watermarks,
@@ -99,69 +103,69 @@ impl SplitWatermarks {
         }
     }
 
-    /// The same, of which records further ahead of the others of their part than this do not move event time.
+    /// Sets a bound: records that are further ahead of the others of their split do not move event time.
     #[must_use]
     pub fn with_max_ahead(self, max_ahead_ms: Option<NonZeroU64>) -> Self {
         Self { outliers: max_ahead_ms.map(SplitOutliers::new), ..self }
     }
 
-    /// Emit a watermark after so many records, or more if the source sends to many channels.
+    /// Emits a watermark after `records` records, or more if the source sends to many channels.
     pub fn set_pace(&mut self, records: u32, channels: u32) {
         self.pace = RecordPace::new(records, channels);
     }
 
-    /// How many records were found to be ahead of the others since this was last asked.
+    /// Returns how many records were found to be ahead of the others since the last call.
     pub fn take_ahead(&mut self) -> u64 {
         self.outliers.as_mut().map_or(0, SplitOutliers::take_ahead)
     }
 
-    /// All parts have ended, said or not.
+    /// Notes that all splits have ended, even without a signal.
     pub fn finish(&mut self) {
         self.outliers.iter_mut().for_each(SplitOutliers::end_all);
     }
 
-    /// The same, of a source that says which parts it has before its first record, if `awaits_splits`.
+    /// If `awaits_splits`, the source announces its splits before its first record.
     #[must_use]
     pub fn awaiting_splits(self, awaits_splits: bool) -> Self {
         Self { awaits_splits, ..self }
     }
 
-    /// The same, of a source that is aligned with others: until it is told how far it may go, it waits with its first record.
+    /// Aligns the source with others. Until it has a limit, it waits with its first record.
     #[must_use]
     pub fn aligned(self) -> Self {
         Self { limit: Limit::of(NO_TIMESTAMP, self.watermarks), ..self }
     }
 
-    /// Where the watermarks of each part come from.
+    /// Kind of the watermarks of each split.
     pub fn watermarks(&self) -> Watermarks {
         self.watermarks
     }
 
-    /// Whether it is.
+    /// Returns true if the source is aligned with others.
     pub fn is_aligned(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// It may go so far.
+    /// Sets the event time up to which the source may read.
     pub fn align(&mut self, limit_ms: i64) {
         if self.is_aligned() {
             self.limit = Limit::of(limit_ms, self.watermarks);
         }
     }
 
-    /// Whether it has come further: all its parts have.
+    /// Returns true if all splits of the source have passed the limit.
     pub fn is_ahead(&self) -> bool {
         self.limit.is_some_and(|limit_ms| self.reached_ms().is_some_and(|reached_ms| reached_ms > limit_ms))
     }
 
-    /// Whether this record may be why; asked for each.
+    /// Returns true if this record may have passed the limit. Called for each record.
     #[inline]
     pub fn may_be_ahead(&self, timestamp_ms: i64) -> bool {
         self.limit.may_be_behind(timestamp_ms)
     }
 
-    /// How far those that are aligned with it may take it to have come: the watermark that would be told now. None where
-    /// nobody waits for it.
+    /// Event time that the source has reached, for the sources aligned with it: the watermark that it would
+    /// emit now. None if no source needs to wait for it.
     pub fn reached_ms(&self) -> Option<i64> {
         if self.awaits_splits {
             return Some(self.told.told_ms);
@@ -169,33 +173,33 @@ impl SplitWatermarks {
         self.least_due_ms().map(|due_ms| due_ms.max(self.told.told_ms))
     }
 
-    /// The record came to [`may_be_ahead`](Self::may_be_ahead), and other parts are behind: until the batch is over, it is no
-    /// use to ask again.
+    /// Called if [`may_be_ahead`](Self::may_be_ahead) was true, but other splits lag. It suspends that check
+    /// until the end of the batch.
     pub fn go_on_to_end_of_batch(&mut self) {
         self.limit.rest();
     }
 
-    /// The batch is over.
+    /// Ends the batch.
     pub fn end_batch(&mut self) {
         self.limit.wake();
     }
 
-    /// The last watermark that was told.
+    /// The last watermark.
     pub fn told_ms(&self) -> i64 {
         self.told.told_ms()
     }
 
-    /// Goes on from there: nothing that is behind it is told.
+    /// Continues from a watermark: no earlier one is emitted.
     pub fn set_told_ms(&mut self, told_ms: i64) {
         self.told.set_told_ms(told_ms);
     }
 
-    /// The part whose turn it is.
+    /// The split that is being read.
     pub fn current(&self) -> u32 {
         self.current
     }
 
-    /// Follows what the source says of its parts.
+    /// Follows a signal of the source about its splits.
     pub fn follow(&mut self, signal: SplitSignal) -> GeneratedSignals {
         self.awaits_splits &= !matches!(signal, SplitSignal::Among(_) | SplitSignal::Growing(_));
         match signal {
@@ -224,13 +228,14 @@ impl SplitWatermarks {
         }
     }
 
-    /// A record of this time is about to be sent on; whether it is to be said before that the source is idle no more.
+    /// Handles a record of this time, which is sent afterwards. Returns true if the source must be reported
+    /// active first.
     #[inline]
     pub fn on_record(&mut self, timestamp_ms: i64) -> bool {
         self.on_records(&[timestamp_ms], timestamp_ms)
     }
 
-    /// The same of records that follow each other, of which this is the latest time.
+    /// Like [`on_record`](Self::on_record), for consecutive records whose latest time is `latest_ms`.
     #[inline]
     pub fn on_records(&mut self, times: &[i64], latest_ms: i64) -> bool {
         if self.awaits_splits {
@@ -256,7 +261,8 @@ impl SplitWatermarks {
         if self.awaits_splits { GeneratedSignals::default() } else { self.combined() }
     }
 
-    /// Takes a record of this time, if there is nothing to be said before it and nobody to be held behind it; false leaves it.
+    /// Handles a record of this time, if no signal has to precede it and no limit may apply after it. Returns
+    /// false, without effect, otherwise.
     #[inline]
     pub fn take_plain(&mut self, timestamp_ms: i64) -> bool {
         let is_held = self.awaits_splits || self.outliers.is_some();
@@ -269,17 +275,18 @@ impl SplitWatermarks {
         is_plain
     }
 
-    /// When [`on_period`](Self::on_period) is wanted.
+    /// Time of the next call of [`on_period`](Self::on_period).
     pub fn next_ms(&self) -> Option<i64> {
         self.generator.next_ms()
     }
 
-    /// Whether it is by now.
+    /// Returns true if a period has ended by now.
     pub fn is_due(&self, now_ms: i64) -> bool {
         self.generator.is_due(now_ms)
     }
 
-    /// A period is over. Time in which records cannot be sent on, or the source may not read, is no sign of there being none.
+    /// Ends a period. Time in which records cannot be sent, or the source may not read, does not count as
+    /// idle.
     pub fn on_period(&mut self, now_ms: i64, is_available: bool) -> GeneratedSignals {
         if self.awaits_splits {
             return self.generator.on_period(now_ms, false);
@@ -290,13 +297,14 @@ impl SplitWatermarks {
             generator.on_period(now_ms, is_available && silent.contains(&split));
         });
         if self.pace.end_period() {
-            // Records decide when the next watermark is emitted, so that a replay emits the same ones at any speed.
+            // Records decide when the next watermark is emitted, so that a replay emits the same ones at any
+            // speed.
             return GeneratedSignals::default();
         }
         self.combined()
     }
 
-    /// What is to be told where the user's generator of a part says this.
+    /// Handles a signal of the user's generator of a split. Returns the signals to emit.
     pub fn said(&mut self, split: u32, signal: TimeSignal) -> GeneratedSignals {
         self.update(split, |generator| {
             generator.said(signal);
@@ -304,7 +312,7 @@ impl SplitWatermarks {
         self.combined()
     }
 
-    /// The lower bound of the records to come of the split being read; `NO_TIMESTAMP` if there is none.
+    /// The lower bound of future records of the split being read; `NO_TIMESTAMP` if there is none.
     pub fn lower_bound_ms(&self) -> i64 {
         self.generator.lower_bound_ms
     }
@@ -319,10 +327,11 @@ impl SplitWatermarks {
         current_ms.into_iter().chain(self.others.least_due_ms()).min().filter(|_| !self.is_over)
     }
 
-    /// The part to read next, so that time is held back least: of those furthest behind the first. None where it makes no
-    /// difference.
+    /// The split to read next, so that event time is delayed least: the one that lags most, or the first of
+    /// several. None if the order makes no difference.
     pub fn wanted(&self) -> Option<u32> {
-        // Without a promise of order time passes at the end of a split, so the source's own order is as good as any.
+        // If the watermarks promise no order, time passes at the end of a split. So the source's own order is
+        // as good as any.
         if !self.has_splits || self.is_over || matches!(self.watermarks, Watermarks::Never | Watermarks::Unordered) {
             return None;
         }
@@ -330,7 +339,7 @@ impl SplitWatermarks {
         Some(self.others.furthest_behind().map_or(current, |other| other.min(current)).1)
     }
 
-    /// So many parts there are by now: those that are new hold time back, as any that has not begun.
+    /// Sets the number of splits so far. New splits delay event time, like any that has not begun.
     fn grow(&mut self, count: u32) -> GeneratedSignals {
         let (watermarks, idle_after_ms) = (self.watermarks, self.idle_after_ms);
         let fresh = || Generator::new(watermarks, idle_after_ms);
@@ -365,14 +374,14 @@ impl SplitWatermarks {
         self.combined()
     }
 
-    /// What all parts together have to tell.
+    /// Signals of all splits combined.
     fn combined(&mut self) -> GeneratedSignals {
         if self.is_over {
             let has_none = self.growing.is_some();
             return if has_none { self.told.said(TimeSignal::Idle(true)) } else { GeneratedSignals::default() };
         }
         let Some(least_ms) = self.least_due_ms() else {
-            // A jump to the latest of their times would let the clock decide whose next record is late.
+            // A jump to the latest of their times would let the clock decide which records are late.
             return self.told.said(TimeSignal::Idle(true));
         };
         self.told.said(TimeSignal::Idle(false)).and(self.tell(least_ms))

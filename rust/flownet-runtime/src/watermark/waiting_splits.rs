@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Generator;
 
-/// Generators by split, and in the order of their due watermarks. A source may have 100,000 splits, so nothing that happens
-/// for each batch or split walks over all of them.
+/// Generators by split, and in the order of their due watermarks. A source may have 100,000 splits, so no
+/// operation of a batch or split walks over all of them.
 #[derive(Debug, Default)]
 pub(super) struct WaitingSplits {
     generators: BTreeMap<u32, Generator>,
@@ -28,7 +28,7 @@ impl WaitingSplits {
         Some(generator)
     }
 
-    /// Remove the split with the least number.
+    /// Removes the split with the least number.
     pub(super) fn pop_first(&mut self) -> Option<(u32, Generator)> {
         let split = *self.generators.first_key_value()?.0;
         self.remove(split).map(|generator| (split, generator))
@@ -38,7 +38,7 @@ impl WaitingSplits {
         (self.generators, self.by_due) = Default::default();
     }
 
-    /// Change the generator of a split, if it is here.
+    /// Changes the generator of a split, if it is here.
     pub(super) fn update(&mut self, split: u32, change: impl FnOnce(&mut Generator)) {
         if let Some(mut generator) = self.remove(split) {
             change(&mut generator);
@@ -46,7 +46,7 @@ impl WaitingSplits {
         }
     }
 
-    /// Change all generators, in a way that leaves their due watermarks.
+    /// Changes all generators, in a way that leaves their due watermarks unchanged.
     pub(super) fn for_each(&mut self, mut change: impl FnMut(u32, &mut Generator)) {
         for (split, generator) in &mut self.generators {
             let due_ms = generator.due_ms();
@@ -55,7 +55,7 @@ impl WaitingSplits {
         }
     }
 
-    /// The split whose watermark is furthest behind, with that watermark: the first of those that are equal.
+    /// The split with the least watermark, and that watermark. Of several with equal watermarks, the first.
     pub(super) fn furthest_behind(&self) -> Option<(i64, u32)> {
         self.by_due.first().copied()
     }

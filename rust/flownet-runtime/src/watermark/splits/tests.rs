@@ -32,7 +32,8 @@ fn time_waits_for_parts_that_are_still_to_come() {
     assert_eq!(splits.wanted(), None);
 }
 
-/// Emit the watermarks of a source that reads `count` records, in two splits by turns, with a period after every `period`.
+/// Emits the watermarks of a source that reads `count` records, in two splits by turns, with a period after
+/// every `period`.
 fn watermarks_of(count: i64, period: i64, channels: u32) -> Vec<TimeSignal> {
     let mut splits = bounded(0, None, 2);
     splits.set_pace(0, channels);
@@ -80,7 +81,7 @@ fn a_part_whose_turn_it_is_not_never_is_idle() {
     let mut splits = bounded(0, Some(200), 2);
     splits.on_record(100);
     for now_ms in [0, 200, 400, 600] {
-        // The second holds time back, and its clock stands; the first falls silent.
+        // The second delays event time, and its clock is stopped; the first falls silent.
         assert_eq!(told(splits.on_period(now_ms, true)), []);
     }
     splits.follow(SplitSignal::Of(1));
@@ -115,7 +116,7 @@ fn a_source_whose_parts_come_as_it_runs_is_idle_as_long_as_it_has_none() {
     assert_eq!((splits.wanted(), splits.current()), (Some(0), 0));
     assert!(!splits.on_record(100), "that it is back was said");
     assert_eq!(told(splits.on_period(200, true)), [TimeSignal::Watermark(99)]);
-    // Those that come hold time back until they have records, or have had none for long.
+    // New splits delay event time until they have records, or have had none for long.
     assert_eq!(told(splits.follow(SplitSignal::Growing(3))), []);
     splits.on_record(200);
     assert_eq!(told(splits.on_period(400, true)), []);
@@ -183,7 +184,7 @@ fn a_record_far_ahead_of_the_others_of_its_part_does_not_move_time_and_is_counte
     let mut splits = bounded(0, None, 2).with_max_ahead(NonZeroU64::new(1_000));
     splits.on_records(&[0, 1, 2, 3, hour, 4, 5, 6], hour);
     splits.follow(SplitSignal::Of(1));
-    // The other is hours later, which is no fault of its clock.
+    // The other split is hours later, which is no fault of its clock.
     (0..8).for_each(|number| assert!(!splits.on_record(9 * hour + number)));
     assert!(!splits.take_plain(9 * hour), "each is judged");
     assert_eq!(told(splits.on_period(0, true)), [TimeSignal::Watermark(5)]);
@@ -243,7 +244,7 @@ fn an_aligned_source_waits_with_its_first_record_until_it_is_told_how_far_it_may
     assert!(!splits.is_ahead() && !splits.may_be_ahead(100) && splits.may_be_ahead(101));
     splits.on_record(101);
     assert!(splits.is_ahead());
-    // As long as it waits, its clock stands; later it may fall silent, and nobody waits for it.
+    // While it waits, its clock is stopped. Later it may fall silent, and no source waits for it.
     splits.on_period(0, false);
     splits.on_period(200, false);
     assert_eq!(splits.reached_ms(), Some(90));
@@ -291,7 +292,8 @@ fn of_the_users_own_watermarks_what_was_told_counts() {
 }
 
 proptest! {
-    /// Splits of records in any order, read in any order, with bounds of which some are unknown: no record is late.
+    /// Splits of records in any order, read in any order, some of them with unknown bounds: no record is
+    /// late.
     #[test]
     fn without_a_promise_no_record_is_late(
         parts in prop::collection::vec((any::<bool>(), prop::collection::vec(0..100_i64, 0..5)), 1..6),
@@ -305,7 +307,7 @@ proptest! {
             }
         }
         let mut left: BTreeMap<u32, Vec<i64>> = (0..).zip(parts).map(|(split, (_, times))| (split, times)).collect();
-        // Reads all to the end, whatever the turns say.
+        // Reads all to the end, independent of the turns.
         let turns = turns.into_iter().chain((0..200).map(|turn| (turn, turn % 3 == 0)));
         for (at, (turn, is_period)) in turns.enumerate() {
             if is_period {
@@ -328,7 +330,7 @@ proptest! {
     }
 }
 
-/// What the rules say, computed anew each time from all that happened to each part.
+/// The result of the rules, computed anew each time from the whole history of each split.
 #[derive(Clone, Default)]
 struct Part {
     times: Vec<i64>,
@@ -371,7 +373,8 @@ proptest! {
         for step in steps {
             let mut signals = Vec::new();
             let before_ms = last_ms;
-            // A record that brings a part back tells of it; how far time has come is told with the next period.
+            // A record that ends the idleness of a split reports that. Its event time is reported with the
+            // next period.
             let settles = matches!(step, Step::Period(_) | Step::End(_));
             match step {
                 Step::Record(at) if !parts[current].has_ended => {
@@ -433,7 +436,7 @@ proptest! {
             }
             let active: Vec<i64> = left.iter().filter(|part| !part.is_idle).map(|part| part.seen.unwrap_or(NO_TIMESTAMP)).collect();
             prop_assert_eq!(is_idle, active.is_empty());
-            // A part that came back from being idle may be behind what was told meanwhile.
+            // A split that was idle may be earlier than the watermarks emitted in the meantime.
             if let Some(least) = active.iter().min().filter(|_| settles) {
                 prop_assert_eq!(last_ms, before_ms.max(*least), "of {:?}", active);
             }
