@@ -1,9 +1,9 @@
 //! Detects records whose clock is ahead: a record far ahead of the others of its split does not move event time.
 //!
 //! ```text
-//! record at or before latest + max_ahead   moves event time, as without a bound record beyond
-//! does not; it goes on to its window all the same eight beyond in a row                    do, as far as the
-//! least of them and max_ahead: a gap, such as a night, is over
+//! record at or before latest + max_ahead   moves event time, as without a bound
+//! record beyond                            does not; it goes on to its window all the same
+//! eight beyond in a row                    do, as far as the least of them and max_ahead: a gap, such as a night, is over
 //! ```
 //!
 //! # Invariants
