@@ -353,7 +353,7 @@ pub struct KnownClasses {
     table: Arc<ClassTable>,
     pickle: Pickle,
     found: RefCell<HashMap<u64, ClassReading>>,
-    /// Accounts for the work of the thread that decodes.
+    /// Sets the work mark of the thread that decodes.
     pub(super) work: ThreadWork,
 }
 
