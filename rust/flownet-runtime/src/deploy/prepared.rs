@@ -130,6 +130,8 @@ impl PreparedTask {
         let producers = channels.iter().map(|(_, (channel, _))| channel.producer_worker);
         let first = first_to_open(producers, self.worker);
         channels.rotate_left(first);
+        // Channels within this process cost no dialing, and show first if a partition is missing.
+        channels.sort_by_key(|(_, (channel, _))| channel.producer_worker != self.worker);
         for (index, (channel, control)) in channels {
             if channel.producer_worker == self.worker {
                 prepared.connect_local(index, channel, &local)?;
