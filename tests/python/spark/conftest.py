@@ -6,6 +6,7 @@ the session stays for the next file that wants its kind.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import re
@@ -200,6 +201,8 @@ def slots_are_free() -> bool:
 
 def sockets() -> int:
     """Count the sockets of this process but those to Spark's JVM: py4j keeps one for each call at the same time."""
+    # Results that were read by part hold a connection to Spark until they are collected.
+    gc.collect()
     links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
     return len({link for link in links if link.startswith("socket:")} - sockets_to(gateway_port()))
 

@@ -154,9 +154,9 @@ def test_the_last_export_says_what_the_result_says(receiver: Receiver, workers: 
             points = numbers(told[f"flownet.subtask.{name}"])
             own = [value for labels, value in points if labels["task_id"] == str(position)]
             assert (len(own), sum(own)) == (task.parallelism, count)
-    labels, uptime = numbers(told["flownet.api.job.uptime"])[0]
+    labels, uptime = numbers(told["flownet.job.uptime"])[0]
     assert (labels, uptime) == ({"job": "exported"}, status.seconds)
-    assert (told["flownet.api.job.uptime"].unit, told["flownet.api.job.uptime"].description) == (
+    assert (told["flownet.job.uptime"].unit, told["flownet.job.uptime"].description) == (
         "s",
         "Time since the job was submitted, until its end",
     )
@@ -219,8 +219,8 @@ def test_it_has_the_metrics_of_prometheus(receiver: Receiver, tmp_path: Path) ->
         ("subtask_watermark_lag_seconds", ("flownet.subtask.watermark_lag", "s")),
         ("task_busy_ratio", ("flownet.task.busy", "1")),
         ("subtask_tcp_bytes_in", ("flownet.subtask.tcp_bytes_in", "By")),
-        ("job_checkpoints_failed", ("flownet.api.job.checkpoints_failed", "{checkpoint}")),
-        ("job_last_checkpoint_number", ("flownet.api.job.last_checkpoint_number", "")),
+        ("job_checkpoints_failed", ("flownet.job.checkpoints_failed", "{checkpoint}")),
+        ("job_last_checkpoint_number", ("flownet.job.last_checkpoint_number", "")),
         ("counted_bad_lines", ("flownet.counted.bad_lines", "")),
     ],
 )
@@ -250,8 +250,8 @@ def test_a_restart_begins_the_counters_of_subtasks_anew(receiver: Receiver, tmp_
         (restart,) = job.status().restarts
         anew = job.status().tasks[0].began_seconds
     after = receiver.last()
-    assert numbers(before["flownet.api.job.restarts"])[0][1] == 0
-    assert numbers(after["flownet.api.job.restarts"])[0][1] == 1
+    assert numbers(before["flownet.job.restarts"])[0][1] == 0
+    assert numbers(after["flownet.job.restarts"])[0][1] == 1
 
     def began(told: dict[str, Any], name: str) -> int:
         nanoseconds: int = told[name].sum.data_points[0].start_time_unix_nano
@@ -260,7 +260,7 @@ def test_a_restart_begins_the_counters_of_subtasks_anew(receiver: Receiver, tmp_
     name = "flownet.subtask.records_in"
     assert anew >= restart.at_seconds
     assert began(after, name) - began(before, name) == int(anew * 1e9)
-    assert began(after, "flownet.api.job.restarts") == began(before, "flownet.api.job.restarts")
+    assert began(after, "flownet.job.restarts") == began(before, "flownet.job.restarts")
 
 
 def test_a_collector_that_is_down_is_told_of_once_and_disturbs_nobody(

@@ -25,7 +25,7 @@ from ...internal.extras import need
 if TYPE_CHECKING:
     import confluent_kafka
 
-LOG = logging.getLogger("flownet.connectors.kafka")
+LOG = logging.getLogger("flownet.kafka")
 
 Duration = str | timedelta
 

@@ -243,6 +243,7 @@ def test_a_job_that_loses_its_transactional_id_while_it_runs_restarts_once_and_l
     assert sorted(map(int, kafka.texts(name))) == list(range(2000))
 
 
+@pytest.mark.timeout(600)  # Five attempts, with the pauses of the broker between them.
 def test_a_job_whose_offsets_were_deleted_ends_after_a_few_attempts(
     kafka: Broker, topic: Topic, tmp_path: Path, workers: int
 ) -> None:
