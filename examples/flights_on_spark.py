@@ -19,8 +19,7 @@ from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
 import flownet as fn
 

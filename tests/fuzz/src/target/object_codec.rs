@@ -45,6 +45,7 @@ fn classes(py: Python<'_>) -> (KnownClasses, SentClasses) {
     let filled = || {
         let table = Arc::new(ClassTable::default());
         install(py, c"", "flownet");
+        install(py, c"", "flownet.internal");
         install(py, CLASS_NAMES, "flownet.internal.class_names");
         install(py, LOADED_MODULES, "flownet.internal.loaded_modules");
         install(py, PICKLING, "flownet.internal.pickling");
