@@ -56,11 +56,11 @@ def check_order(inputs: Sequence[FrameInput], workers: int) -> None:
     )
 
 
-def stage_input(spark: SparkSession, inputs: Sequence[FrameInput], workers: int) -> DataFrame:
-    """Return the DataFrame whose partitions the workers read, one each."""
+def stage_input(spark: SparkSession, inputs: Sequence[FrameInput], workers: int, is_packed: bool) -> DataFrame:
+    """Return the DataFrame whose partitions the workers read, one each: packed if the rows are dealt out."""
     if not inputs:
         return spark.range(0, workers, 1, workers)
-    if not is_dealt_out(inputs, workers):
+    if not is_packed:
         return inputs[0].frame
     packed = [
         each.frame.mapInArrow(packing.input_packer(each.source, workers), packing.INPUT_COLUMNS) for each in inputs

@@ -216,23 +216,23 @@ class Stage:
     @contextmanager
     def _watched(self, before: int) -> Iterator[None]:
         """Call the stage off meanwhile if a worker leaves it and its task does not end."""
+        # Tasks that carry rows give them to Spark when their workers have left.
+        if not self._is_repeatable or self._inputs or self._has_results:
+            yield
+            return
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(before, ended), name="flownet-watch", daemon=True)
-        # Tasks that carry rows give them to Spark when their workers have left.
-        if self._is_repeatable and not self._inputs and not self._has_results:
-            watcher.start()
+        watcher.start()
         try:
             yield
         finally:
             ended.set()
-            if watcher.is_alive():
-                watcher.join()
+            watcher.join()
 
     def _watch(self, before: int, ended: threading.Event) -> None:
         left_at: float | None = None
         while not ended.wait(_LOOK_MS / 1000) and not self._stopping.is_set():
-            there = {worker for worker, _, _ in self.pool.members()}
-            missing = [worker for worker in range(1, self._workers + 1) if worker not in there]
+            missing = self._missing()
             if not missing or not self._all_came_after(before):
                 left_at = None
                 continue
@@ -265,32 +265,34 @@ class Stage:
         return sum(other > attempt for other in self.pool.attempts()) == self._workers
 
     def _run_once(self) -> None:
-        load = TaskLoad(
-            has_input=bool(self._inputs),
-            is_packed=is_dealt_out(self._inputs, self._workers),
-            has_results=self._has_results,
-        )
+        is_packed = is_dealt_out(self._inputs, self._workers)
+        load = TaskLoad(has_input=bool(self._inputs), is_packed=is_packed, has_results=self._has_results)
         body = _body(self.pool.address, self.pool.credentials(), own_versions(), load)
+        columns = packing.RESULT_COLUMNS if self._has_results else "worker int, jobs long"
         with session.named_job(self._spark, self._tag, self._name, self._properties):
-            if not self._has_results:
-                columns = "worker int, jobs long"
-                self._tasks().mapInArrow(body, columns, barrier=True, profile=self._profile).collect()
+            tasks = self._tasks(is_packed).mapInArrow(body, columns, barrier=True, profile=self._profile)
+            if self._has_results:
+                self._result = result_frame.keep(tasks, self._workers)
             else:
-                packed = self._tasks().mapInArrow(body, packing.RESULT_COLUMNS, barrier=True, profile=self._profile)
-                self._result = result_frame.keep(packed, self._workers)
+                tasks.collect()
 
-    def _tasks(self) -> DataFrame:
+    def _tasks(self, is_packed: bool) -> DataFrame:
         """One partition a worker."""
-        rows = stage_input(self._spark, self._inputs, self._workers)
+        rows = stage_input(self._spark, self._inputs, self._workers, is_packed)
         if not self._knows_of_no_rows:
             return rows
         return self._spark.range(0, self._workers, 1, self._workers).mapInArrow(_nothing, rows.schema)
 
+    def _missing(self) -> list[int]:
+        """List the workers that are not there."""
+        there = {worker for worker, _, _ in self.pool.members()}
+        return [worker for worker in range(1, self._workers + 1) if worker not in there]
+
     def _too_late(self) -> str:
-        there = [worker for worker, _, _ in self.pool.members()]
-        missing = [worker for worker in range(1, self._workers + 1) if worker not in there]
+        missing = self._missing()
         return (
-            f"{len(there)} of {self._workers} workers came within {self._launch_timeout:g} s, missing are {missing}: "
+            f"{self._workers - len(missing)} of {self._workers} workers came within {self._launch_timeout:g} s, "
+            f"missing are {missing}: "
             "Spark may have too few free slots (see its UI), the executors may not reach this machine at "
             f"{self.pool.address} (give cluster(address=...) one that they do), or raise launch_timeout"
         )
