@@ -9,6 +9,8 @@ use flownet_net::{
 };
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::settings::MAX_WORKERS;
+
 /// Hello of both ends of a control connection.
 pub(crate) const CONTROL_HELLO: Hello = Hello { role: Role::Control, features: Features::NONE };
 
@@ -112,11 +114,11 @@ pub enum DialError {
 /// job, since all of them connect together. It is at most an eighth of the files that this process may open.
 fn max_pending() -> usize {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let share = files.map_or(MOST_WORKERS, |files| usize::try_from(files / 8).unwrap_or(MOST_WORKERS));
-    share.clamp(LEAST_PENDING, MOST_WORKERS)
+    let share = files.map_or(MOST_PENDING, |files| usize::try_from(files / 8).unwrap_or(MOST_PENDING));
+    share.clamp(LEAST_PENDING, MOST_PENDING)
 }
 
-const MOST_WORKERS: usize = 1024;
+const MOST_PENDING: usize = MAX_WORKERS as usize;
 const LEAST_PENDING: usize = 64;
 /// Pause after a failed accept, which is most often caused by too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -255,7 +255,7 @@ impl JobSettings {
 
 /// Largest parallelism of an operator, and so the largest number of key groups.
 pub const MAX_PARALLELISM: u32 = 32_768;
-const MAX_WORKERS: u32 = 1024;
+pub(crate) const MAX_WORKERS: u32 = 1024;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const MIN_SEGMENT_BYTES: usize = 256;

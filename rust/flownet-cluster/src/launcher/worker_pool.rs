@@ -36,6 +36,7 @@ use super::{Orders, worker_pool_port};
 use crate::{
     error::{ClusterError, WorkerExit},
     plan::PlanError,
+    settings::MAX_WORKERS,
     threads::{SHUTDOWN_LIMIT, control_runtime},
     tls::Tls,
 };
@@ -69,7 +70,7 @@ pub(super) struct WorkerRegistry {
     refill: Option<Refill>,
     pub(super) closing: Notify,
     is_closed: AtomicBool,
-    seats: Mutex<BTreeMap<u32, WorkerSlot>>,
+    slots: Mutex<BTreeMap<u32, WorkerSlot>>,
     changed: Condvar,
 }
 
@@ -128,7 +129,8 @@ impl WorkerPool {
         let credentials = tls.credentials(secret, host).map_err(PlanError::from)?;
         let listener = TcpListener::bind((host, 0)).map_err(|error| setup("listen for workers", &error))?;
         // All workers may connect at once. The standard library lets only 128 wait.
-        rustix::net::listen(&listener, BACKLOG).map_err(|error| setup("listen for workers", &error))?;
+        rustix::net::listen(&listener, MAX_WORKERS.cast_signed())
+            .map_err(|error| setup("listen for workers", &error))?;
         listener.set_nonblocking(true).map_err(|error| setup("listen for workers", &error))?;
         let address = listener.local_addr().map_err(|error| setup("listen for workers", &error))?;
         let runtime = control_runtime().map_err(|error| setup("start a runtime", &error))?;
@@ -139,7 +141,7 @@ impl WorkerPool {
             refill,
             closing: Notify::new(),
             is_closed: AtomicBool::new(false),
-            seats: Mutex::default(),
+            slots: Mutex::default(),
             changed: Condvar::new(),
         });
         let shared = Arc::clone(&registry);
@@ -173,14 +175,14 @@ impl WorkerPool {
     /// Returns the registered workers by number.
     #[must_use]
     pub fn members(&self) -> Vec<PoolWorker> {
-        let seats = self.registry.seats();
-        seats.values().filter(|seat| seat.is_there()).map(|seat| seat.member.clone()).collect()
+        let slots = self.registry.slots();
+        slots.values().filter(|slot| slot.is_there()).map(|slot| slot.member.clone()).collect()
     }
 
     /// Returns the last attempt of each number that was ever used, gone or not.
     #[must_use]
     pub fn attempts(&self) -> Vec<u64> {
-        self.registry.seats().values().map(|seat| seat.member.attempt).collect()
+        self.registry.slots().values().map(|slot| slot.member.attempt).collect()
     }
 
     /// Whether `count` workers are registered.
@@ -201,9 +203,9 @@ impl WorkerPool {
 
     /// Releases workers that have received orders. Workers that replaced lost ones stay.
     pub(crate) fn expel_used(&self) {
-        for seat in self.registry.seats().values_mut().filter(|seat| seat.is_used && seat.is_there()) {
+        for slot in self.registry.slots().values_mut().filter(|slot| slot.is_used && slot.is_there()) {
             // Dropping the sender ends the connection's task.
-            seat.duty = Duty::Gone("the next attempt gets others".to_owned());
+            slot.duty = Duty::Gone("the next attempt gets others".to_owned());
         }
         self.registry.changed.notify_all();
     }
@@ -212,10 +214,10 @@ impl WorkerPool {
     #[must_use]
     pub fn wait_for(&self, count: usize, timeout: Duration) -> bool {
         let too_few =
-            |seats: &mut BTreeMap<u32, WorkerSlot>| seats.values().filter(|seat| seat.is_there()).count() < count;
-        let waited = self.registry.changed.wait_timeout_while(self.registry.seats(), timeout, too_few);
-        let (mut seats, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        !too_few(&mut seats)
+            |slots: &mut BTreeMap<u32, WorkerSlot>| slots.values().filter(|slot| slot.is_there()).count() < count;
+        let waited = self.registry.changed.wait_timeout_while(self.registry.slots(), timeout, too_few);
+        let (mut slots, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !too_few(&mut slots)
     }
 
     /// Releases all workers and closes the port. Further calls have no effect.
@@ -231,26 +233,26 @@ impl WorkerPool {
 
     pub(super) fn assign(&self, orders: Orders) -> io::Result<Assignment> {
         let worker = orders.worker;
-        let mut seats = self.registry.seats();
+        let mut slots = self.registry.slots();
         let refuse = |reason: String| Err(io::Error::other(reason));
-        let Some(seat) = seats.get_mut(&worker) else {
+        let Some(slot) = slots.get_mut(&worker) else {
             return refuse(format!("the worker pool has no worker {worker}"));
         };
-        let place = Arc::clone(&seat.member.place);
-        match &seat.duty {
+        let place = Arc::clone(&slot.member.place);
+        match &slot.duty {
             Duty::Idle(desk) => {
                 let desk = desk.clone();
                 // The connection may have ended just now. Then the exit reports it.
                 let _ = desk.send(orders);
-                seat.duty = Duty::Working(desk);
+                slot.duty = Duty::Working(desk);
             }
             Duty::Working(_) => return refuse(format!("worker {worker} on {place} is at work for another job")),
             Duty::Gone(reason) => return refuse(format!("worker {worker} on {place} has left: {reason}")),
         }
-        seat.end = None;
-        seat.is_used = true;
-        seat.assignments += 1;
-        let (attempt, number) = (seat.member.attempt, seat.assignments);
+        slot.end = None;
+        slot.is_used = true;
+        slot.assignments += 1;
+        let (attempt, number) = (slot.member.attempt, slot.assignments);
         Ok(Assignment { registry: Arc::clone(&self.registry), worker, attempt, number, place, exit: None })
     }
 }
@@ -264,51 +266,51 @@ impl Drop for WorkerPool {
 impl WorkerRegistry {
     /// Registers a worker under its number (I3). Returns false if the number is taken.
     pub(super) fn enlist(&self, member: PoolWorker, desk: UnboundedSender<Orders>) -> bool {
-        let mut seats = self.seats();
-        let assignments = match seats.get(&member.worker) {
-            Some(seat) if self.refill.is_none() || seat.member.attempt >= member.attempt => return false,
+        let mut slots = self.slots();
+        let assignments = match slots.get(&member.worker) {
+            Some(slot) if self.refill.is_none() || slot.member.attempt >= member.attempt => return false,
             // The earlier worker's part in a job ends with it.
-            Some(seat) => seat.assignments + 1,
+            Some(slot) => slot.assignments + 1,
             None => 0,
         };
-        let seat = WorkerSlot { member, assignments, duty: Duty::Idle(desk), is_used: false, end: None };
-        seats.insert(seat.member.worker, seat);
-        drop(seats);
+        let slot = WorkerSlot { member, assignments, duty: Duty::Idle(desk), is_used: false, end: None };
+        slots.insert(slot.member.worker, slot);
+        drop(slots);
         self.changed.notify_all();
         true
     }
 
     /// Records that a worker's part in a job has ended.
     pub(super) fn done(&self, worker: u32, attempt: u64, reason: String) {
-        if let Some(seat) = self.seats().get_mut(&worker)
-            && seat.member.attempt == attempt
-            && let Duty::Working(desk) = &seat.duty
+        if let Some(slot) = self.slots().get_mut(&worker)
+            && slot.member.attempt == attempt
+            && let Duty::Working(desk) = &slot.duty
         {
-            seat.duty = Duty::Idle(desk.clone());
-            seat.end = Some(reason);
+            slot.duty = Duty::Idle(desk.clone());
+            slot.end = Some(reason);
         }
         self.changed.notify_all();
     }
 
     /// Records that the connection of a worker has ended.
     pub(super) fn left(&self, worker: u32, attempt: u64, reason: &str) {
-        if let Some(seat) = self.seats().get_mut(&worker)
-            && seat.member.attempt == attempt
-            && seat.is_there()
+        if let Some(slot) = self.slots().get_mut(&worker)
+            && slot.member.attempt == attempt
+            && slot.is_there()
         {
-            seat.duty = Duty::Gone(reason.to_owned());
+            slot.duty = Duty::Gone(reason.to_owned());
         }
         self.changed.notify_all();
     }
 
     fn all_left(&self) {
-        let members: Vec<_> = self.seats().values().map(|seat| (seat.member.worker, seat.member.attempt)).collect();
+        let members: Vec<_> = self.slots().values().map(|slot| (slot.member.worker, slot.member.attempt)).collect();
         members.into_iter().for_each(|(worker, attempt)| self.left(worker, attempt, "the worker pool was dismissed"));
     }
 
-    fn seats(&self) -> MutexGuard<'_, BTreeMap<u32, WorkerSlot>> {
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<u32, WorkerSlot>> {
         // Each change is one assignment: consistent even after a panic.
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -340,13 +342,13 @@ impl Assignment {
     }
 
     fn look(&self) -> Option<WorkerExit> {
-        let seats = self.registry.seats();
-        let seat = seats.get(&self.worker)?;
+        let slots = self.registry.slots();
+        let slot = slots.get(&self.worker)?;
         let ended = "its part in the job ended";
-        let reason = match &seat.duty {
-            _ if seat.assignments != self.number => ended.to_owned(),
+        let reason = match &slot.duty {
+            _ if slot.assignments != self.number => ended.to_owned(),
             Duty::Working(_) => return None,
-            Duty::Idle(_) => seat.end.clone().unwrap_or_else(|| ended.to_owned()),
+            Duty::Idle(_) => slot.end.clone().unwrap_or_else(|| ended.to_owned()),
             Duty::Gone(reason) => reason.clone(),
         };
         Some(WorkerExit::Disconnected { reason })
@@ -358,9 +360,6 @@ impl Drop for Assignment {
         self.dismiss();
     }
 }
-
-/// Number of connections that may wait to be accepted, if the system allows so many.
-const BACKLOG: i32 = 1024;
 
 #[cfg(test)]
 mod tests {
