@@ -12,10 +12,12 @@ _ORDERED = ("first", "last")
 
 def arrival_dependent(dataflow: Dataflow, parallelism: int, workers: int = 0) -> Iterator[str]:
     """Describe in a sentence each aggregate whose rows come from several subtasks; parameters as for `describe`."""
+    ordered = [(node, columns) for node in dataflow.nodes if (columns := _ordered_columns(node))]
+    if not ordered:
+        return
     subtasks = dataflow.subtasks(parallelism, workers)
-    for node in dataflow.nodes:
-        columns = _ordered_columns(node)
-        if not columns or has_timestamps(node.inputs):
+    for node, columns in ordered:
+        if has_timestamps(node.inputs):
             continue
         before = list(upstream(node.inputs))
         sources = [given for given in before if not given.inputs]

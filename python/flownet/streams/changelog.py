@@ -80,7 +80,7 @@ class GroupAggregate(OneInput):
 
 
 def _update(key: Any, before: Any, after: Any) -> Iterable[Change[Any]]:
-    if before == after or _are_same(before, after):
+    if _are_equal(before, after):
         return ()
     return [Change(UPDATE_BEFORE, (key, before)), Change(UPDATE_AFTER, (key, after))]
 
@@ -226,10 +226,8 @@ class RetractableExtreme:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    return bool(one == other) or _are_same(one, other)
-
-
-def _are_same(one: Any, other: Any) -> bool:
+    if one == other:
+        return True
     # Only a NaN, or a row that holds one, is not equal to itself.
     return type(one) not in _EQUAL_TO_THEMSELVES and identity_of(one) == identity_of(other)
 

@@ -72,6 +72,7 @@ class OneInput(UpdateSteps, KeyedProcessFunction[Any, Any, Any]):
 
     def process(self, value: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
         """Take a change."""
+        # Most changes are no part of an update, and take the short way.
         if value.kind is UPDATE_BEFORE or _STATE in ctx.state:
             return self.take(0, value, ctx)
         return self.step(0, value, ctx)
