@@ -66,7 +66,7 @@ def rounded(value: Any) -> Any:
 
 
 def origin() -> dict[str, Any]:
-    """Describe what was measured, when and where."""
+    """Describe the measurement: commit, date and machine."""
     status = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{HISTORY.relative_to(ROOT)}")
     return {
         "commit": git("rev-parse", "HEAD"),
@@ -83,7 +83,7 @@ def origin() -> dict[str, Any]:
 
 
 def git(*arguments: str) -> str:
-    """Run git in the checkout; return what it prints, or nothing where there is no git or no checkout."""
+    """Run git in the checkout and return its output, or nothing without git or checkout."""
     try:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -169,7 +169,7 @@ settings! {
     "retained_checkpoints" retained_checkpoints: u32 = 1, number(1, MAX_BUFFERS),
         "how many checkpoints are kept";
     "allow_non_replayable" allow_non_replayable: bool = false, SettingKind::Flag,
-        "accept sources that cannot be repeated: what they bring counts at most once, and after a failure some is missing";
+        "accept sources that cannot replay records: after a failure some records are missing, none is doubled";
     /// The same command again goes on from the checkpoints that came after.
     "restore_from" restore_from: Option<String> = None, SettingKind::Text,
         "a savepoint, or the folder of another job's checkpoints, that a job without checkpoints of its own begins from";
@@ -177,7 +177,7 @@ settings! {
     "restore_checkpoint" restore_checkpoint: Option<u32> = None, number(1, u32::MAX),
         "with `restore_from`: number of the checkpoint to begin from, as `flownet checkpoints` lists them; `none`: the last";
     "allow_non_restored_state" allow_non_restored_state: bool = false, SettingKind::Flag,
-        "go on from a checkpoint although it has state of operators that the dataflow has no more: that state is dropped";
+        "resume from a checkpoint with state of operators that are gone from the dataflow, and drop that state";
     /// State on disk goes on from a checkpoint of state in memory, and the other way.
     "state_backend" state_backend: StatePlace = StatePlace::Auto, SettingKind::Choice { choices: &StatePlace::NAMES },
         "where folds, windows, joins and functions by key keep state: in `memory`, or what has no room there on `disk`; `auto` is `disk` for rows whose event time has no `delay`";
