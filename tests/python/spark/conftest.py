@@ -166,6 +166,8 @@ def start(master: str, event_logs: Path, more: dict[str, str]) -> SparkSession:
         "spark.sql.warehouse.dir": str(event_logs / "warehouse"),
         "spark.local.dir": str(event_logs / "local"),
         "spark.log.level": "OFF",
+        # On a busy machine 15 s may pass between a Python process's connection and the JVM's answer.
+        "spark.python.authenticate.socketTimeout": "200s",
         # How often a stage looks for the slots it needs, where an executor is gone.
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
         **more,
@@ -185,10 +187,10 @@ def start(master: str, event_logs: Path, more: dict[str, str]) -> SparkSession:
 @pytest.fixture
 def leaves_nothing() -> Iterator[None]:
     """Nothing of a job is left after the test, neither here nor in a process of Spark: no thread, port or busy slot."""
-    before = sockets()
+    before = len(sockets())
     yield
     eventually("no thread of flownet", lambda: not threads_of_flownet())
-    eventually("no more sockets than before", lambda: sockets() <= before)
+    eventually("no more sockets than before", lambda: len(sockets()) <= before, lambda: f"{before} before, {sockets()}")
     eventually("no busy slot", slots_are_free)
 
 
@@ -199,30 +201,42 @@ def slots_are_free() -> bool:
     return context is None or not context.statusTracker().getActiveStageIds()
 
 
-def sockets() -> int:
-    """Count the sockets of this process but those to Spark's JVM: py4j keeps one for each call at the same time."""
+def sockets() -> dict[str, str]:
+    """Find the sockets of this process and their ends, but not those to the JVM of Spark, which py4j and Spark keep."""
     # Results that were read by part hold a connection to Spark until they are collected.
     gc.collect()
-    links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
-    return len({link for link in links if link.startswith("socket:")} - sockets_to(gateway_port()))
+    ends = ends_of_sockets()
+    of_spark = {ends[link] for pid in jvms() for link in sockets_of(pid) if link in ends}
+    found = {link: ends.get(link, ("", "")) for link in sockets_of(os.getpid())}
+    return {link: " to ".join(pair) for link, pair in found.items() if pair[::-1] not in of_spark}
 
 
-def gateway_port() -> int | None:
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    return None if gateway is None else int(gateway.gateway_parameters.port)
+def jvms() -> list[int]:
+    return [pid for pid in family() if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
 
 
-def sockets_to(port: int | None) -> set[str]:
-    """List the sockets of this machine that are connected to a port, as their files are called."""
+def sockets_of(pid: int) -> set[str]:
+    """List the sockets of a process, as their files are called."""
     found = set[str]()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            link = entry.readlink().name
+        except FileNotFoundError:  # closed since
+            continue
+        found |= {link} if link.startswith("socket:") else set()
+    return found
+
+
+def ends_of_sockets() -> dict[str, tuple[str, str]]:
+    """List the TCP sockets of this machine, by the names of their files: their own end and the other."""
+    ends = dict[str, tuple[str, str]]()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             words = line.split()
-            if port is not None and int(words[2].rpartition(":")[2], 16) == port:
-                found.add(f"socket:[{words[9]}]")
-    return found
+            # An address of IPv4 may be wrapped in one of IPv6: the last eight digits are equal.
+            own, other = (f"{word.partition(':')[0][-8:]}:{word.partition(':')[2]}" for word in words[1:3])
+            ends[f"socket:[{words[9]}]"] = own, other
+    return ends
 
 
 def family() -> list[int]:
@@ -251,10 +265,10 @@ def threads_of_flownet() -> list[str]:
     return found
 
 
-def eventually(what: str, look: Callable[[], bool]) -> None:
+def eventually(what: str, look: Callable[[], bool], seen: Callable[[], object] | None = None) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not look():
-        assert time.monotonic() < deadline, f"never saw: {what} ({threads_of_flownet()})"
+        assert time.monotonic() < deadline, f"never saw: {what} ({(seen or threads_of_flownet)()})"
         time.sleep(0.01)
 
 

@@ -78,6 +78,19 @@ def pairs(outlet: Outlet, count: int, parallelism: int = 2) -> fn.Environment:
     return env
 
 
+def wait_while_read(job: fn.Job, query: StreamingQuery) -> None:
+    """Wait until a job ends. It would stand still for ever behind a query that failed: then raise why that did."""
+
+    def ended() -> bool:
+        if (failure := query.exception()) is not None:
+            job.cancel()
+            raise failure
+        return job.status().state != "running"
+
+    eventually("the end of the job", ended, job.status)
+    job.wait()
+
+
 def expected(count: int) -> list[Any]:
     return [(number, f"number {number}") for number in range(count)]
 
@@ -94,7 +107,7 @@ def test_every_record_of_a_job_reaches_the_query_once(
     with Outlet(SCHEMA, buffer="64KiB", tls=tls) as outlet:
         files = Files(spark, tmp_path, outlet)
         query = files.start()  # before there is a job
-        pairs(outlet, 20_000).execute_async(workers).wait()
+        wait_while_read(pairs(outlet, 20_000).execute_async(workers), query)
     query.processAllAvailable()
     assert query.isActive
     query.stop()
@@ -110,7 +123,7 @@ def test_a_job_inside_spark_feeds_a_query_of_the_same_spark(spark: SparkSession,
             on=cluster(spark, workers=1)
         )  # the query has the other slot
         query = files.start()
-        job.wait()
+        wait_while_read(job, query)
         query.stop()
     assert files.rows() == expected(1000)
 
@@ -138,7 +151,7 @@ def test_a_job_waits_for_the_query_and_its_memory_is_bounded(spark: SparkSession
         assert pulled < 60_000
         files = Files(spark, tmp_path, outlet)
         query = files.start()
-        job.wait()
+        wait_while_read(job, query)
         query.stop()
     assert files.rows() == expected(60_000)
 
@@ -161,7 +174,7 @@ def test_a_query_goes_on_from_its_checkpoint_and_an_old_one_is_refused(spark: Sp
         assert "job 'numbers', subtask 1 of 2 at 127.0.0.1:" in error
         assert "are asked for, but Spark has committed those below" in error
         query = files.start()
-        job.wait()
+        wait_while_read(job, query)
         query.stop()
     assert files.rows() == expected(60_000)
 
