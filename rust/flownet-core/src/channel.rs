@@ -42,7 +42,6 @@
 //! The driver receives, the task returns segments, and tasks of other channels pass segments on. One lock guards the
 //! state. It is never held during a call to the pool, the gate or a waker.
 
-mod policy;
 mod receive;
 mod segments;
 mod state;
@@ -55,9 +54,9 @@ use std::sync::{Arc, Weak};
 
 use flownet_memory::BufferPool;
 
-pub use self::policy::ChannelControl;
-use self::policy::ReceivePolicy;
 use self::state::{Phase, State};
+pub use crate::alternatives::ChannelControl;
+use crate::alternatives::ReceivePolicy;
 use crate::credit::{Backlog, Credit, EventsRead};
 use crate::debloat::{FillLimit, SharedFillLimit};
 use crate::error::{ExchangeError, PeerViolation};
@@ -153,7 +152,7 @@ impl RemoteChannel {
             state.phase = Phase::Open;
             state.standing = standing;
         }
-        if self.policy.is_some() {
+        if !self.has_credit() {
             return Credit::UNLIMITED;
         }
         self.request_segments();
@@ -187,7 +186,7 @@ impl RemoteChannel {
     /// Receives the number of buffers that are ready at the producer. Requests as many segments from the pool, beyond
     /// the standing ones.
     pub fn on_backlog(&self, backlog: Backlog) {
-        if self.policy.is_some() {
+        if !self.has_credit() {
             return;
         }
         let limit = u32::try_from(self.pool.lend_limit()).unwrap_or(u32::MAX);
@@ -210,7 +209,7 @@ impl RemoteChannel {
                 let resume = std::mem::take(&mut state.wants_resume);
                 let fill_limit = self.fill_limit.get().filter(|limit| state.told_fill_limit != Some(*limit));
                 // Without credit, producers always fill buffers completely.
-                let fill_limit = fill_limit.filter(|_| self.policy.is_none());
+                let fill_limit = fill_limit.filter(|_| self.has_credit());
                 state.told_fill_limit = fill_limit.or(state.told_fill_limit);
                 let events_read = state.events_read.take();
                 Announcement { cancel: false, resume, credit: state.announce(), fill_limit, events_read }
@@ -264,6 +263,21 @@ impl RemoteChannel {
         self.state.lock().phase == Phase::Open
     }
 
+    /// Returns true if credit controls the channel, so that each payload finds a reserved segment.
+    pub(crate) fn has_credit(&self) -> bool {
+        self.policy.is_none()
+    }
+
+    /// Returns the policy of a channel without credit.
+    pub(crate) fn policy(&self) -> Option<&dyn ReceivePolicy> {
+        self.policy.as_deref()
+    }
+
+    /// Returns the gate while the channel is open.
+    pub(crate) fn open_gate(&self) -> Option<Arc<InputGate>> {
+        self.gate.upgrade().filter(|_| self.is_open())
+    }
+
     /// Returns the control of the channel.
     #[must_use]
     pub fn control(&self) -> ChannelControl {
@@ -301,7 +315,7 @@ impl RemoteChannel {
     #[must_use]
     pub fn credit_given(&self) -> Option<Credit> {
         let state = self.state.lock();
-        (self.control == ChannelControl::Credit && state.phase == Phase::Open).then_some(state.announced)
+        (self.has_credit() && state.phase == Phase::Open).then_some(state.announced)
     }
 
     /// Sets the connection that collects announcements from now on.

@@ -20,7 +20,6 @@
 
 mod inspection;
 mod queue;
-mod receive_queue;
 mod source;
 mod state;
 
@@ -31,10 +30,11 @@ use flownet_memory::BufferPool;
 
 pub use self::inspection::ChannelInspection;
 use self::queue::ChannelQueue;
-pub use self::receive_queue::{HIGH_WATERMARK, IntakeCounters, LOW_WATERMARK, ReceiveQueueLimits};
 use self::source::{LocalWaker, Source};
 use self::state::{State, Step};
 
+use crate::alternatives::receive_queue::ReceiveQueue;
+pub use crate::alternatives::receive_queue::{HIGH_WATERMARK, LOW_WATERMARK, ReceiveQueueCounters, ReceiveQueueLimits};
 use crate::channel::RemoteChannel;
 use crate::credit::EventsRead;
 use crate::debloat::{FillLimit, SharedFillLimit};
@@ -147,9 +147,27 @@ impl InputGate {
 
     /// Queues an element that arrived for a remote channel. Drops it if the gate is closed.
     pub fn on_element(&self, channel: ChannelIndex, element: Element) -> Result<(), PeerViolation> {
+        self.queue_element(channel, element, |_| ())
+    }
+
+    /// The same. Changes the byte counts first, in one step with it.
+    pub(crate) fn queue_element(
+        &self,
+        channel: ChannelIndex,
+        element: Element,
+        change_counts: impl FnOnce(&mut ReceiveQueue),
+    ) -> Result<(), PeerViolation> {
         let mut element = Some(element);
         // An element that stays in the slot is dropped outside of the lock.
-        self.change(|state| state.push(channel, &mut element))
+        self.change(|state| {
+            change_counts(&mut state.receive_queue);
+            state.push(channel, &mut element)
+        })
+    }
+
+    /// Runs `work` on the byte counts and their limits.
+    pub(crate) fn with_receive_queue<R>(&self, work: impl FnOnce(&mut ReceiveQueue) -> R) -> R {
+        work(&mut self.state.lock().receive_queue)
     }
 
     /// Resumes the producer of a channel after the task has handled the channel's blocking event.
@@ -192,7 +210,7 @@ impl InputGate {
         let (channels, pool, _overtaken) = self.change(|state| {
             state.is_closed = true;
             state.ready.clear();
-            state.intake.clear();
+            state.receive_queue.clear();
             let empty = state.channels.iter().map(|_| ChannelQueue::default()).collect();
             let channels = std::mem::replace(&mut state.channels, empty);
             (channels, state.pool.take(), std::mem::take(&mut state.overtaken))
@@ -288,7 +306,7 @@ impl InputGate {
             let (step, monitor, events_read) = {
                 let mut state = self.state.lock();
                 let step = state.take_ready(max, &mut taken, waker, &mut sink);
-                (step, state.intake.take_flip(), std::mem::take(&mut state.events_read))
+                (step, state.receive_queue.take_flip(), std::mem::take(&mut state.events_read))
             };
             // Outside of the lock: both may wake a thread that calls this gate.
             tell(events_read);
@@ -336,7 +354,7 @@ impl InputGate {
         let result = change(&mut state);
         let is_news = !state.ready.is_empty() || state.failure.is_some() || state.is_closed || state.unfinished == 0;
         let sleeper = if is_news { state.sleeper.take() } else { None };
-        let monitor = state.intake.take_flip();
+        let monitor = state.receive_queue.take_flip();
         let is_urgent = std::mem::take(&mut state.is_urgent);
         state.assert_invariants();
         drop(state);

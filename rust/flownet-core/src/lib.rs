@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod align;
+pub mod alternatives;
 pub mod channel;
 pub mod combining_lock;
 pub mod credit;

@@ -132,7 +132,7 @@ impl NetworkConfig {
     }
 
     /// Returns the receive-queue limits of a gate with `remote_channels` and segments of this size.
-    pub fn intake_bounds(&self, remote_channels: u32, segment_bytes: usize) -> ReceiveQueueLimits {
+    pub fn receive_queue_limits(&self, remote_channels: u32, segment_bytes: usize) -> ReceiveQueueLimits {
         let buffers = self.sizing().gate(remote_channels).max.unwrap_or(usize::MAX);
         let ReceiveBounds { queue_bytes, limit_bytes } = self.receive_bounds;
         ReceiveQueueLimits { queue_bytes: queue_bytes.unwrap_or(buffers.saturating_mul(segment_bytes)), limit_bytes }

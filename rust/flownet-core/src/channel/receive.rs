@@ -1,6 +1,4 @@
-//! Path of a payload into the gate: from its header to a segment, and from there to the queue.
-
-use std::task::{Poll, Waker};
+//! Path of a payload into the gate under credit: from its header to a segment, and from there to the queue.
 
 use flownet_memory::{Buffer, MemorySegment};
 
@@ -26,32 +24,8 @@ impl RemoteChannel {
         Ok(Some(segment.expect("I1: every announced credit has its segment")))
     }
 
-    /// Returns a segment for a payload of `bytes` bytes whose header arrived. Under credit it is always there. Returns
-    /// `None` if the channel is closed: the caller skips the payload. While this is pending, the caller must read
-    /// nothing more from the connection. `waker` is woken when the caller should offer the header again. The sequence
-    /// number is checked once, when the payload has a segment.
-    pub(crate) fn poll_place(
-        &self,
-        sequence: u32,
-        bytes: usize,
-        waker: &Waker,
-    ) -> Poll<Result<Option<MemorySegment>, PeerViolation>> {
-        match &self.policy {
-            None => Poll::Ready(self.take_for_receive(sequence)),
-            Some(_) if !self.is_open() => Poll::Ready(Ok(None)),
-            Some(policy) => policy.poll_place(self, bytes, waker).map(|place| match place {
-                Some(segment) => self.state.lock().expect_sequence(sequence).map(|()| Some(segment)),
-                None => Ok(None),
-            }),
-        }
-    }
-
     /// Receives a payload in the segment of [`Self::take_for_receive`].
     pub fn on_buffer(&self, segment: MemorySegment, len: usize, backlog: Backlog) -> Result<(), PeerViolation> {
-        if let Some(policy) = &self.policy {
-            let gate = self.gate.upgrade().filter(|_| self.is_open());
-            return gate.map_or(Ok(()), |gate| policy.hand_on(self, &gate, segment, len));
-        }
         let is_open = self.state.lock().phase == Phase::Open;
         if let (true, Some(me), Some(gate)) = (is_open, self.me.upgrade(), self.gate.upgrade()) {
             let buffer = Buffer::with_recycler(segment, len, me);
@@ -63,12 +37,17 @@ impl RemoteChannel {
         Ok(())
     }
 
+    /// Checks the sequence number of a payload that needs no credit.
+    pub(crate) fn expect_sequence(&self, sequence: u32) -> Result<(), PeerViolation> {
+        self.state.lock().expect_sequence(sequence)
+    }
+
     /// Receives a data frame without payload, whose credit is earned again at once.
     pub fn on_empty_buffer(&self, sequence: u32, backlog: Backlog) -> Result<(), PeerViolation> {
         let mut state = self.state.lock();
         if state.phase == Phase::Open {
             state.expect_sequence(sequence)?;
-            if self.policy.is_none() {
+            if self.has_credit() {
                 state.announced.spend_one()?;
                 state.unannounced.earn_one();
             }
@@ -80,7 +59,7 @@ impl RemoteChannel {
 
     /// Returns a segment that was taken for a payload but not filled.
     pub(crate) fn forfeit(&self, segment: MemorySegment) {
-        if self.policy.is_none() {
+        if self.has_credit() {
             self.state.lock().owned -= 1;
         }
         drop(segment);

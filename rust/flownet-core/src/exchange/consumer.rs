@@ -123,7 +123,7 @@ impl ConsumerConnection {
     pub fn handle_payload(&mut self, mut slot: ReceiveSlot) -> Result<(), ProtocolError> {
         let header = slot.header;
         let received = header.verify(slot.as_mut_slice()).and_then(|()| match slot.segment.take() {
-            Some(segment) => slot.channel.on_buffer(segment, header.payload_bytes as usize, header.backlog),
+            Some(segment) => slot.channel.deliver(segment, header.payload_bytes as usize, header.backlog),
             None => Ok(()),
         });
         if let Err(violation) = received {

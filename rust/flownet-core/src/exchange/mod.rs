@@ -5,4 +5,3 @@ mod frames;
 pub mod outbox;
 pub mod producer;
 pub mod ready;
-mod write_buffer_water_mark;

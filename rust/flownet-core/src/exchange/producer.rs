@@ -31,8 +31,8 @@ use super::consumer::wrong_side;
 use super::frames::{encode_refusal, push_element};
 use super::outbox::Outbox;
 use super::ready::ReadyList;
-pub use super::write_buffer_water_mark::Watermarks;
-use super::write_buffer_water_mark::WriteBufferWaterMark;
+pub use crate::alternatives::write_buffer_water_mark::Watermarks;
+use crate::alternatives::write_buffer_water_mark::WriteBufferWaterMark;
 use crate::credit::{Backlog, Credit, EventWindow, EventsRead};
 use crate::debloat::FillLimit;
 use crate::error::{ExchangeError, PeerViolation, ProtocolError};
@@ -86,7 +86,7 @@ pub struct ProducerConnection {
     /// The newest unanswered PING (I6).
     unanswered_ping: Option<u64>,
     backlogs: Vec<(ChannelId, Backlog)>,
-    brake: WriteBufferWaterMark,
+    water_mark: WriteBufferWaterMark,
     is_closed: bool,
 }
 
@@ -127,7 +127,7 @@ impl ProducerConnection {
     #[must_use]
     pub fn new(ready: Arc<ReadyList>, settings: ProducerSettings) -> Self {
         Self {
-            brake: WriteBufferWaterMark::new(settings.watermarks),
+            water_mark: WriteBufferWaterMark::new(settings.watermarks),
             settings,
             ready_list: ready,
             readers: BTreeMap::new(),
@@ -231,7 +231,7 @@ impl ProducerConnection {
     pub fn poll_transmit(&mut self, out: &mut Outbox, max_buffers: usize) -> bool {
         let mut room = max_buffers;
         while room > 0
-            && self.brake.may_queue(out.queued_bytes())
+            && self.water_mark.may_queue(out.queued_bytes())
             && let Some(channel) = self.ready.pop_front()
         {
             room = room.saturating_sub(self.serve(channel, room, out));
@@ -299,7 +299,7 @@ impl ProducerConnection {
     /// Returns true if channels without credit were opened: the peer may leave requested data unread.
     #[must_use]
     pub fn is_uncontrolled(&self) -> bool {
-        self.brake.is_on()
+        self.water_mark.is_on()
     }
 
     /// Returns the number of subpartitions being read.
@@ -333,7 +333,7 @@ impl ProducerConnection {
         };
         match attached {
             Ok(cell) => {
-                self.brake.on_open(credit);
+                self.water_mark.on_open(credit);
                 // A peer that does not control by credit sends no fill limits either.
                 if let Some(limit) = fill_limit.or(credit.is_unlimited().then_some(FillLimit::NONE)) {
                     cell.set_fill_limit(limit);
@@ -397,7 +397,7 @@ impl ProducerConnection {
         // Clear the flag before the poll, so that a later change queues the reader again.
         reader.is_queued = planted!(ClearedAfterLooking);
         // One buffer per turn if other readers are ready; otherwise as many as may be sent.
-        let share = if self.ready.is_empty() && !self.brake.is_on() { room } else { 1 };
+        let share = if self.ready.is_empty() && !self.water_mark.is_on() { room } else { 1 };
         let max_data = share.min(reader.credit.get() as usize + usize::from(planted!(Overdraft)));
         if max_data == 0 && !reader.cell.is_available(false) {
             self.on_starved(channel);

@@ -7,8 +7,8 @@ use std::task::Waker;
 use flownet_memory::BufferPool;
 
 use super::queue::ChannelQueue;
-use super::receive_queue::ReceiveQueue;
 use super::source::Source;
+use crate::alternatives::receive_queue::ReceiveQueue;
 use crate::channel::RemoteChannel;
 use crate::credit::{EVENT_WINDOW, EventsRead};
 use crate::error::{ExchangeError, PeerViolation};
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) is_closed: bool,
     /// Pool that gives the remote channels their segments.
     pub(super) pool: Option<Arc<BufferPool>>,
-    pub(super) intake: ReceiveQueue,
+    pub(super) receive_queue: ReceiveQueue,
     /// Whether to store the in-flight data that priority events overtook.
     pub(super) keeps_overtaken: bool,
     /// In-flight data of the priority events that the task has read.
@@ -62,7 +62,7 @@ impl State {
             unfinished: channels as usize,
             is_closed: false,
             pool: None,
-            intake: ReceiveQueue::new(),
+            receive_queue: ReceiveQueue::new(),
             keeps_overtaken: false,
             overtaken: Vec::new(),
             late: None,
@@ -103,11 +103,11 @@ impl State {
             return Err(PeerViolation::TooManyEvents { limit: EVENT_WINDOW });
         }
         if let Some(Element::Data(buffer)) = slot {
-            if self.intake.excess().is_some() {
+            if self.receive_queue.excess().is_some() {
                 // The gate has already failed for its limit: queue no more bytes.
                 return Ok(());
             }
-            self.intake.arrive(buffer.len());
+            self.receive_queue.arrive(buffer.len());
         }
         if let Some(element) = slot.take()
             && channel.push(element, self.late)
@@ -118,7 +118,7 @@ impl State {
         } else {
             self.enqueue(index);
         }
-        if let Some((queued_bytes, limit_bytes)) = self.intake.excess() {
+        if let Some((queued_bytes, limit_bytes)) = self.receive_queue.excess() {
             self.fail(ExchangeError::ReceiveLimit { channel: index, queued_bytes, limit_bytes });
         }
         Ok(())
@@ -207,7 +207,7 @@ impl State {
             }
             if let Some(element) = channel.pop() {
                 match &element {
-                    Element::Data(buffer) => self.intake.leave(buffer.len()),
+                    Element::Data(buffer) => self.receive_queue.leave(buffer.len()),
                     Element::Event(_) => self.events_read.extend(channel.note_event_read()),
                 }
                 self.unfinished -= usize::from(matches!(element, Element::Event(Event::EndOfPartition)));

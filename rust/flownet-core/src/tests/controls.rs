@@ -95,9 +95,9 @@ fn without_bound_the_queue_grows_beyond_the_pool_and_keeps_its_order() {
         pair.run_until_idle();
     }
     assert_eq!(pair.consumer_queue(), 36);
-    assert_eq!(pair.gate().intake().queued_bytes, 36 * SEGMENT_BYTES as u64);
+    assert_eq!(pair.gate().receive_queue().queued_bytes, 36 * SEGMENT_BYTES as u64);
     assert_eq!(pair.read(36), 36);
-    assert_eq!(pair.gate().intake().queued_bytes, 0);
+    assert_eq!(pair.gate().receive_queue().queued_bytes, 0);
     pair.finish_and_assert_all_segments_home();
 }
 
@@ -213,7 +213,7 @@ fn where_records_may_be_dropped_those_that_fit_come_whole_and_others_are_counted
         let place = pair.remote(0).poll_place(sequence, piece.len(), Waker::noop());
         let Poll::Ready(Ok(Some(mut segment))) = place else { panic!("{place:?}") };
         segment.as_mut_slice()[..piece.len()].copy_from_slice(piece);
-        pair.remote(0).on_buffer(segment, piece.len(), Backlog::ZERO).unwrap();
+        pair.remote(0).deliver(segment, piece.len(), Backlog::ZERO).unwrap();
         while let Poll::Ready(Ok(Some((_, Element::Data(buffer))))) = gate.poll_next(Waker::noop()) {
             assert!(!buffer.is_empty(), "nothing is handed on where nothing is kept");
             read.extend_from_slice(&buffer);
@@ -224,6 +224,6 @@ fn where_records_may_be_dropped_those_that_fit_come_whole_and_others_are_counted
         [&8u32.to_le_bytes()[..], records[0], &4u32.to_le_bytes(), records[2], &4u32.to_le_bytes(), records[3]]
             .concat()
     );
-    assert_eq!((gate.intake().dropped_records, gate.intake().dropped_bytes), (1, 30));
+    assert_eq!((gate.receive_queue().dropped_records, gate.receive_queue().dropped_bytes), (1, 30));
     pair.assert_all_segments_home();
 }

@@ -219,7 +219,7 @@ fn who_watches_a_bounded_gate_is_told_of_congestion_and_of_its_end() {
     assert_eq!(arrive(), (true, 3));
     gate.close();
     assert_eq!(
-        (gate.is_congested(), wakes.count(), gate.intake().queued_bytes),
+        (gate.is_congested(), wakes.count(), gate.receive_queue().queued_bytes),
         (false, 4, 0),
         "nothing is queued now"
     );

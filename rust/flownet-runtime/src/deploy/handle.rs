@@ -98,11 +98,11 @@ impl TaskHandle {
             self.mailbox.post(Mail::Count);
         }
         let (bytes_out, queues) = self.queues();
-        let intake = self.watched.gate.as_ref().map(|gate| gate.intake()).unwrap_or_default();
+        let receive_queue = self.watched.gate.as_ref().map(|gate| gate.receive_queue()).unwrap_or_default();
         MetricsSnapshot {
             bytes_out,
-            dropped_records: intake.dropped_records,
-            dropped_bytes: intake.dropped_bytes,
+            dropped_records: receive_queue.dropped_records,
+            dropped_bytes: receive_queue.dropped_bytes,
             queues,
             ..self.watched.metrics.snapshot()
         }
@@ -217,7 +217,7 @@ impl TaskHandle {
         if let Some(gate) = &self.watched.gate {
             let (buffers, bytes) = self.watched.metrics.unread();
             queues.receive_buffers = gate.queued_buffers() as u64 + buffers;
-            queues.receive_bytes = gate.intake().queued_bytes + bytes;
+            queues.receive_bytes = gate.receive_queue().queued_bytes + bytes;
         }
         for pool in self.watched.pools() {
             queues.pool_used += pool.in_use() as u64;

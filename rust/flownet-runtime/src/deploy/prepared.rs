@@ -279,7 +279,9 @@ impl PreparedTask {
             }));
         }
         let gate = InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX));
-        gate.set_bounds(environment.config().intake_bounds(self.remote_channels(), environment.pool().segment_bytes()));
+        gate.set_bounds(
+            environment.config().receive_queue_limits(self.remote_channels(), environment.pool().segment_bytes()),
+        );
         let resources = GateResources { gate: Arc::clone(&gate), pool, remote: Vec::new() };
         let local = u32::try_from(self.spec.channels(self.worker, true)).unwrap_or(u32::MAX);
         let (config, segment_bytes) = (environment.config(), environment.pool().segment_bytes());

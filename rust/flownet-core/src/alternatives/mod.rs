@@ -1,13 +1,22 @@
-//! Receive policies for channels without credit, whose payloads have no reserved segment.
+//! Flow controls other than credit, for comparison. A job uses one only if it asks for it.
 //!
-//! The policies exist for comparison with credit. Each one fails in its own way. [`tcp`] waits for a segment and so
-//! stops its socket. [`lossy`] drops whole records. [`unbounded`] allocates memory from the heap. A channel under such
-//! a policy announces [`Credit::UNLIMITED`](crate::Credit) to its producer and owns no segments. Its life cycle,
-//! sequence numbers and events are the same as under credit.
+//! This module holds all of their code. The credit path meets it in four places:
+//! - A [`RemoteChannel`] without credit owns a [`ReceivePolicy`], which handles payloads that have no reserved segment.
+//!   Each policy fails in its own way. [`tcp`] waits for a segment and so stops its socket. [`lossy`] drops whole
+//!   records. [`unbounded`] allocates memory from the heap.
+//! - [`receive`] is where a connection delivers payloads: with credit they go on to the channel, else to its policy.
+//! - A gate counts and limits the bytes that it queues in a [`receive_queue`].
+//! - A connection pauses above its [`write_buffer_water_mark`].
+//!
+//! A channel without credit announces [`Credit::UNLIMITED`](crate::Credit) to its producer and owns no segments. Its
+//! life cycle, sequence numbers and events are the same as under credit.
 
 mod lossy;
+mod receive;
+pub(crate) mod receive_queue;
 mod tcp;
 mod unbounded;
+pub(crate) mod write_buffer_water_mark;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +27,7 @@ use flownet_memory::{BufferPool, MemorySegment};
 use self::lossy::Lossy;
 use self::tcp::TcpWait;
 use self::unbounded::UnboundedPolicy;
-use super::RemoteChannel;
+use crate::channel::RemoteChannel;
 use crate::error::PeerViolation;
 use crate::gate::InputGate;
 
@@ -42,7 +51,7 @@ pub enum ChannelControl {
 }
 
 /// See the [module docs](self). Called for an open channel, by the single thread that reads its connection.
-pub(super) trait ReceivePolicy: fmt::Debug + Send + Sync {
+pub(crate) trait ReceivePolicy: fmt::Debug + Send + Sync {
     /// Returns a segment for a payload of `bytes` bytes. Returns `None` if there will be none: the channel is closed,
     /// or fails because memory is exhausted. If pending, `waker` is woken when the caller should ask again.
     fn poll_place(&self, channel: &RemoteChannel, bytes: usize, waker: &Waker) -> Poll<Option<MemorySegment>>;
@@ -62,7 +71,7 @@ pub(super) trait ReceivePolicy: fmt::Debug + Send + Sync {
 
 impl ChannelControl {
     /// Returns the policy; `None` under credit, where every payload has a segment before it is sent.
-    pub(super) fn policy(self, pool: &Arc<BufferPool>) -> Option<Box<dyn ReceivePolicy>> {
+    pub(crate) fn policy(self, pool: &Arc<BufferPool>) -> Option<Box<dyn ReceivePolicy>> {
         let pool = Arc::clone(pool);
         match self {
             Self::Credit => None,

@@ -25,7 +25,7 @@ impl Watermarks {
 
 /// See the [module docs](self). Inactive until a channel without credit is opened.
 #[derive(Debug)]
-pub(super) struct WriteBufferWaterMark {
+pub(crate) struct WriteBufferWaterMark {
     watermarks: Watermarks,
     is_on: bool,
     /// The queue passed the high watermark and has not reached the low one since.
@@ -33,21 +33,21 @@ pub(super) struct WriteBufferWaterMark {
 }
 
 impl WriteBufferWaterMark {
-    pub(super) fn new(watermarks: Watermarks) -> Self {
+    pub(crate) fn new(watermarks: Watermarks) -> Self {
         Self { watermarks, is_on: false, is_stopped: false }
     }
 
-    pub(super) fn on_open(&mut self, credit: Credit) {
+    pub(crate) fn on_open(&mut self, credit: Credit) {
         self.is_on |= credit.is_unlimited();
     }
 
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.is_on
     }
 
     /// Returns whether the connection may queue more data (B1). When the socket has written some of the queued bytes,
     /// it wakes the driver, which asks again.
-    pub(super) fn may_queue(&mut self, queued_bytes: usize) -> bool {
+    pub(crate) fn may_queue(&mut self, queued_bytes: usize) -> bool {
         let Watermarks { high_bytes, low_bytes } = self.watermarks;
         self.is_stopped = self.is_on && queued_bytes > if self.is_stopped { low_bytes - 1 } else { high_bytes };
         !self.is_stopped
@@ -61,20 +61,22 @@ mod tests {
 
     #[test]
     fn nothing_stops_a_connection_all_of_whose_channels_have_credit() {
-        let mut brake = WriteBufferWaterMark::new(Watermarks::for_segments(10));
-        brake.on_open(Credit::new(3));
-        assert!(!brake.is_on() && brake.may_queue(usize::MAX));
+        let mut water_mark = WriteBufferWaterMark::new(Watermarks::for_segments(10));
+        water_mark.on_open(Credit::new(3));
+        assert!(!water_mark.is_on() && water_mark.may_queue(usize::MAX));
     }
 
     #[test]
     fn it_stops_above_the_high_watermark_until_it_is_below_the_low_one() {
         let watermarks = Watermarks::for_segments(10);
         assert_eq!(watermarks, Watermarks { high_bytes: 20, low_bytes: 11 }, "as Flink had them");
-        let mut brake = WriteBufferWaterMark::new(watermarks);
+        let mut water_mark = WriteBufferWaterMark::new(watermarks);
         // Further channels, with or without credit, change nothing.
-        [Credit::UNLIMITED, Credit::UNLIMITED, Credit::new(1)].into_iter().for_each(|credit| brake.on_open(credit));
-        assert!(brake.is_on());
-        let may_queue = [20, 21, 12, 11, 10, 20].map(|queued_bytes| brake.may_queue(queued_bytes));
+        [Credit::UNLIMITED, Credit::UNLIMITED, Credit::new(1)]
+            .into_iter()
+            .for_each(|credit| water_mark.on_open(credit));
+        assert!(water_mark.is_on());
+        let may_queue = [20, 21, 12, 11, 10, 20].map(|queued_bytes| water_mark.may_queue(queued_bytes));
         assert_eq!(may_queue, [true, false, false, false, true, true]);
     }
 }

@@ -1,5 +1,4 @@
-//! Byte accounting of a gate's remote channels, and the limits that apply without credit. All of the gate's code for
-//! channels without credit is here.
+//! Counts the bytes that a gate queues for its remote channels, and limits them if no credit does.
 //!
 //! # Invariants
 //! - N1: `queued` is the sum of the data in the gate's queues of remote channels.
@@ -12,8 +11,8 @@ use std::task::Waker;
 
 use flownet_memory::Buffer;
 
-use super::InputGate;
 use crate::error::PeerViolation;
+use crate::gate::InputGate;
 use crate::ids::ChannelIndex;
 use crate::subpartition::Element;
 
@@ -28,7 +27,7 @@ pub struct ReceiveQueueLimits {
 
 /// Byte and drop counters of a gate at one moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct IntakeCounters {
+pub struct ReceiveQueueCounters {
     /// Bytes of remote channels that arrived and were not read.
     pub queued_bytes: u64,
     /// Records that were dropped.
@@ -55,45 +54,36 @@ pub(crate) struct ReceiveQueue {
 impl InputGate {
     /// Limits the data that channels without credit may queue. Call it before they open; without it there is no limit.
     pub fn set_bounds(&self, bounds: ReceiveQueueLimits) {
-        self.state.lock().intake.set_bounds(bounds);
+        self.with_receive_queue(|queue| queue.set_bounds(bounds));
     }
 
     /// Wakes `monitor` whenever [`Self::is_congested`] changes.
     pub fn set_monitor(&self, monitor: Waker) {
-        self.state.lock().intake.set_monitor(monitor);
+        self.with_receive_queue(|queue| queue.set_monitor(monitor));
     }
 
     /// Returns true if the queue has passed [`HIGH_WATERMARK`] of its limit and has not fallen to [`LOW_WATERMARK`]
     /// since. Only maintained if there is a monitor.
     #[must_use]
     pub fn is_congested(&self) -> bool {
-        self.state.lock().intake.is_congested()
+        self.with_receive_queue(|queue| queue.is_congested())
     }
 
     /// Returns the queued bytes of remote channels and the dropped records.
     #[must_use]
-    pub fn intake(&self) -> IntakeCounters {
-        self.state.lock().intake.counters()
-    }
-
-    /// Lets a channel decide which arrived records it admits. Takes the lock once per buffer.
-    pub(crate) fn admit<R>(&self, decide: impl FnOnce(&mut ReceiveQueue) -> R) -> R {
-        decide(&mut self.state.lock().intake)
+    pub fn receive_queue(&self) -> ReceiveQueueCounters {
+        self.with_receive_queue(|queue| queue.counters())
     }
 
     /// Queues bytes of admitted records.
     pub(crate) fn on_admitted(&self, channel: ChannelIndex, buffer: Buffer) -> Result<(), PeerViolation> {
         let bytes = buffer.len();
-        let mut element = Some(Element::Data(buffer));
-        self.change(|state| {
-            state.intake.redeem(bytes);
-            state.push(channel, &mut element)
-        })
+        self.queue_element(channel, Element::Data(buffer), |queue| queue.redeem(bytes))
     }
 }
 
 impl ReceiveQueue {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             bounds: ReceiveQueueLimits { queue_bytes: usize::MAX, limit_bytes: usize::MAX },
             queued: 0,
@@ -106,11 +96,11 @@ impl ReceiveQueue {
         }
     }
 
-    pub(super) fn set_bounds(&mut self, bounds: ReceiveQueueLimits) {
+    pub(crate) fn set_bounds(&mut self, bounds: ReceiveQueueLimits) {
         self.bounds = bounds;
     }
 
-    pub(super) fn set_monitor(&mut self, monitor: Waker) {
+    pub(crate) fn set_monitor(&mut self, monitor: Waker) {
         self.monitor = Some(monitor);
     }
 
@@ -127,44 +117,44 @@ impl ReceiveQueue {
     }
 
     /// Releases the reservation of the bytes of an admitted record that arrived.
-    pub(super) fn redeem(&mut self, bytes: usize) {
+    pub(crate) fn redeem(&mut self, bytes: usize) {
         self.reserved = self.reserved.saturating_sub(bytes);
     }
 
-    pub(super) fn arrive(&mut self, bytes: usize) {
+    pub(crate) fn arrive(&mut self, bytes: usize) {
         self.queued += bytes;
         self.look();
     }
 
-    pub(super) fn leave(&mut self, bytes: usize) {
+    pub(crate) fn leave(&mut self, bytes: usize) {
         self.queued = self.queued.saturating_sub(bytes);
         self.look();
     }
 
     /// Empties the queue of a closed gate, which ends any congestion.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         (self.queued, self.reserved) = (0, 0);
         self.look();
     }
 
     /// Returns the queued bytes and the limit if the limit is exceeded.
-    pub(super) fn excess(&self) -> Option<(usize, usize)> {
+    pub(crate) fn excess(&self) -> Option<(usize, usize)> {
         let limit = self.bounds.limit_bytes;
         (self.queued > limit).then_some((self.queued, limit))
     }
 
-    pub(super) fn is_congested(&self) -> bool {
+    pub(crate) fn is_congested(&self) -> bool {
         self.is_congested
     }
 
-    pub(super) fn counters(&self) -> IntakeCounters {
+    pub(crate) fn counters(&self) -> ReceiveQueueCounters {
         let Self { queued, dropped_records, dropped_bytes, .. } = *self;
-        IntakeCounters { queued_bytes: queued as u64, dropped_records, dropped_bytes }
+        ReceiveQueueCounters { queued_bytes: queued as u64, dropped_records, dropped_bytes }
     }
 
     /// Returns the monitor to wake after `is_congested` changed. Returns it once per change; the caller wakes it
     /// without a lock.
-    pub(super) fn take_flip(&mut self) -> Option<Waker> {
+    pub(crate) fn take_flip(&mut self) -> Option<Waker> {
         if std::mem::take(&mut self.has_flipped) { self.monitor.clone() } else { None }
     }
 
@@ -195,43 +185,43 @@ mod tests {
     use super::*;
     use crate::tests::CountingWaker;
 
-    fn intake(queue_bytes: usize) -> ReceiveQueue {
-        let mut intake = ReceiveQueue::new();
-        intake.set_bounds(ReceiveQueueLimits { queue_bytes, limit_bytes: 2 * queue_bytes });
-        intake
+    fn queue(queue_bytes: usize) -> ReceiveQueue {
+        let mut queue = ReceiveQueue::new();
+        queue.set_bounds(ReceiveQueueLimits { queue_bytes, limit_bytes: 2 * queue_bytes });
+        queue
     }
 
     #[test]
     fn a_record_is_admitted_with_all_its_bytes_or_counted_as_dropped() {
-        let mut intake = intake(10);
-        assert!(intake.admit(6));
-        assert!(!intake.admit(5), "what is reserved is taken, though it has not arrived");
-        assert!(intake.admit(4));
-        intake.redeem(10);
-        intake.arrive(10);
-        assert!(!intake.admit(1));
-        intake.leave(10);
-        assert!(intake.admit(10));
-        assert_eq!(intake.counters(), IntakeCounters { queued_bytes: 0, dropped_records: 2, dropped_bytes: 6 });
+        let mut queue = queue(10);
+        assert!(queue.admit(6));
+        assert!(!queue.admit(5), "what is reserved is taken, though it has not arrived");
+        assert!(queue.admit(4));
+        queue.redeem(10);
+        queue.arrive(10);
+        assert!(!queue.admit(1));
+        queue.leave(10);
+        assert!(queue.admit(10));
+        assert_eq!(queue.counters(), ReceiveQueueCounters { queued_bytes: 0, dropped_records: 2, dropped_bytes: 6 });
     }
 
     #[test]
     fn a_gate_is_congested_from_nine_tenths_on_until_four_tenths() {
         let (monitor, wakes) = CountingWaker::new();
-        let mut intake = intake(100);
-        intake.set_monitor(monitor);
+        let mut queue = queue(100);
+        queue.set_monitor(monitor);
         let mut seen = Vec::new();
         for bytes in [89, 90, 41, 40, 89, 100] {
-            let queued = intake.counters().queued_bytes as usize;
+            let queued = queue.counters().queued_bytes as usize;
             if bytes > queued {
-                intake.arrive(bytes - queued)
+                queue.arrive(bytes - queued)
             } else {
-                intake.leave(queued - bytes)
+                queue.leave(queued - bytes)
             }
-            if let Some(monitor) = intake.take_flip() {
+            if let Some(monitor) = queue.take_flip() {
                 monitor.wake();
             }
-            seen.push(intake.is_congested());
+            seen.push(queue.is_congested());
         }
         assert_eq!(seen, [false, true, true, false, false, true]);
         assert_eq!(wakes.count(), 3, "told of each change, once");
@@ -239,9 +229,9 @@ mod tests {
 
     #[test]
     fn nobody_looks_where_nobody_is_told() {
-        let mut intake = intake(100);
-        intake.arrive(1000);
-        assert!(!intake.is_congested());
-        assert_eq!(intake.excess(), Some((1000, 200)));
+        let mut queue = queue(100);
+        queue.arrive(1000);
+        assert!(!queue.is_congested());
+        assert_eq!(queue.excess(), Some((1000, 200)));
     }
 }

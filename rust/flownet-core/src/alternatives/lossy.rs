@@ -43,7 +43,8 @@ impl ReceivePolicy for Lossy {
     ) -> Result<(), PeerViolation> {
         // Copying out the cutter is safe: one thread at a time reads a connection.
         let mut cutter = *self.cutter.lock();
-        let cut = gate.admit(|intake| cutter.cut(&mut segment.as_mut_slice()[..len], |bytes| intake.admit(bytes)));
+        let cut =
+            gate.with_receive_queue(|queue| cutter.cut(&mut segment.as_mut_slice()[..len], |bytes| queue.admit(bytes)));
         *self.cutter.lock() = cutter;
         // The start of the prefix came with the previous buffer, so it goes ahead in a segment of its own.
         if let Some(carried) = cut.carried()
