@@ -116,6 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch-rows", type=int, default=10_000, help="rows of an Arrow batch from Spark to Python")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="a little of everything, to see that it runs")
     options = parser.parse_args()
@@ -127,6 +128,7 @@ def main() -> None:
     spark = (
         builder.config("spark.driver.memory", "6g")
         .config("spark.sql.execution.arrow.pyspark.enabled", True)
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", options.batch_rows)
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
