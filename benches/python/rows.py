@@ -119,24 +119,24 @@ class Parts:
         )
 
 
-def by_window(rows: fn.Rows, window: Any) -> fn.CollectedRows:
+def by_window(rows: fn.Rows, window: Any) -> fn.rows.CollectedRows:
     """Sum by key and window."""
     return rows.key_by("key").window(window).agg(total=fn.sum("size")).collect()
 
 
-def filtered(rows: fn.Rows) -> fn.CollectedRows:
+def filtered(rows: fn.Rows) -> fn.rows.CollectedRows:
     """Keep a part of the rows, with one column more, and bring almost nothing home."""
     dear = rows.filter(fn.col("price") * 2 > 1.9).select(worth=fn.col("price") * fn.col("size"), one=fn.lit(1))
     return dear.key_by("one").window(fn.EndOfInput()).agg(worth=fn.sum("worth"), n=fn.count()).collect()
 
 
-def dealt(rows: fn.Rows) -> fn.CollectedRows:
+def dealt(rows: fn.Rows) -> fn.rows.CollectedRows:
     """Let all rows go to other subtasks as they are, and count them there."""
     counted = rows.rebalance().with_columns(one=fn.lit(1)).key_by("one")
     return counted.window(fn.EndOfInput()).agg(n=fn.count()).collect()
 
 
-def best(rows: fn.Rows) -> fn.CollectedRows:
+def best(rows: fn.Rows) -> fn.rows.CollectedRows:
     """Find the three best of each key of a hundred and second."""
     keyed = rows.with_columns(key=fn.col("key") % 100).key_by("key")
     return keyed.window(fn.Tumbling("1s")).top_n(3, "price").collect()

@@ -62,7 +62,7 @@ def run(env: fn.Environment, *, is_seen: bool) -> tuple[float, float]:
         return run_at(env, ui)
 
 
-def run_at(env: fn.Environment, ui: fn.Ui | None) -> tuple[float, float]:
+def run_at(env: fn.Environment, ui: fn.observation.Ui | None) -> tuple[float, float]:
     """Run a job that is shown there."""
     own = time.process_time()
     with env.execute_async(WORKERS, ui=ui) as job:

@@ -1,6 +1,6 @@
 """The Rust side of flownet. Private: use the package.
 
-Their public documentation is in `flownet.codec`, `flownet.api.functions`, `flownet.api.metrics` and
+Their public documentation is in `flownet.codec`, `flownet.api.functions`, `flownet.metrics` and
 `flownet.api.job`.
 """
 

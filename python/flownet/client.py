@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 from .api.job import Savepoint
-from .api.metrics import UserMetric
 from .errors import ConfigError, NoSuchJobError, UiError, UiRightsError, UiTimeoutError, UiUnreachableError
+from .metrics import UserMetric
 from .observation.flame import Flame, FlameFrame
 from .observation.log import LogEntry
 from .observation.report import (

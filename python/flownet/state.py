@@ -22,8 +22,8 @@ from .internal.class_names import rename_class
 from .internal.expiring_value import EXPIRING, EventTimed, ExpiringValue
 
 if TYPE_CHECKING:
-    from .api.metrics import Metrics
     from .internal.kept_state import KeptState
+    from .metrics import Metrics
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .metrics import Metrics
+    from ..metrics import Metrics
 
 
 class TaskContext(Protocol):

@@ -203,7 +203,7 @@ class Global:
     >>> import flownet as fn
     >>> env = fn.Environment()
     >>> words = env.from_collection(["to", "too", "tea"]).key_by(lambda word: word[0])
-    >>> twos = words.window(fn.Global()).trigger(fn.CountTrigger(2)).count().collect()
+    >>> twos = words.window(fn.Global()).trigger(fn.triggers.CountTrigger(2)).count().collect()
     >>> result = env.execute()
     >>> list(twos)
     [('t', 2), ('t', 3)]

@@ -41,7 +41,7 @@ class Flame:
 
     Examples
     --------
-    >>> from flownet.observation.flame import Flame, FlameFrame
+    >>> from flownet.observation import Flame, FlameFrame
     >>> main = FlameFrame(None, 9, "main", "/home/me/job.py", 3, None)
     >>> burn = FlameFrame(0, 7, "burn", "/home/me/job.py", 8, None)
     >>> idle = FlameFrame(None, 1, None, None, None, "idle")

@@ -42,7 +42,7 @@ class LogEntry:
 
         Examples
         --------
-        >>> from flownet import LogEntry
+        >>> from flownet.observation import LogEntry
         >>> entry = LogEntry(1, 0, 1, task=0, subtask=1, kind="stdout", level=None, logger=None, text="here")
         >>> entry.speaker([("parse", 4)])
         'parse 2/4'

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..api.metrics import UserMetric
 from ..internal.config import format_size
 from ..internal.tables import text_table
 from ..internal.units import event_time, format_value
+from ..metrics import UserMetric
 
 
 @dataclass(frozen=True, slots=True)

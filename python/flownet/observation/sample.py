@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..api.metrics import UserMetric
+from ..metrics import UserMetric
 from .report import OperatorReport
 
 

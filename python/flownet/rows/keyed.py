@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _flownet
 from ..api.functions import OutputTag
-from ..api.trigger import BuiltInTrigger, Trigger
 from ..api.window import EndOfInput, Global, Session, Sliding, Tumbling, WindowAssigner, assign
 from ..errors import PlanError
 from ..internal import config
@@ -16,6 +15,7 @@ from ..streams.checks import kind_of, number_of
 from ..streams.joined import JoinKind, bounds_ms, keeps_unmatched
 from ..streams.keyed import KeyedStream
 from ..streams.windows import WindowSettings
+from ..triggers import BuiltInTrigger, Trigger
 from .aggregates import Aggregate, planned
 from .batch_aggregate import AggregateCalls, AppliedAggregate
 from .joined import joined
@@ -332,7 +332,8 @@ class WindowedRows:
         --------
         >>> import pyarrow as pa
         >>> bids = env.from_arrow(pa.table({"item": ["a", "a", "a"], "price": [3, 9, 5]})).key_by("item")
-        >>> pairs = bids.window(fn.Global()).trigger(fn.PurgingTrigger(fn.CountTrigger(2))).agg(sum=fn.sum("price"))
+        >>> every_second = fn.triggers.PurgingTrigger(fn.triggers.CountTrigger(2))
+        >>> pairs = bids.window(fn.Global()).trigger(every_second).agg(sum=fn.sum("price"))
         >>> sums = pairs.collect()
         >>> result = env.execute()
         >>> sums.to_arrow().to_pylist()  # and what is left when the input ends

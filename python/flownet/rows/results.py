@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import _flownet
-from ..api.results import Batches, HandOver, collecting
 from ..errors import PlanError
 from ..streams.checks import kind_of
 from ..streams.handle import OperatorHandle
+from ..streams.results import Batches, HandOver, collecting
 from .collected import CollectedRows
 
 if TYPE_CHECKING:

@@ -1,1 +1,6 @@
-"""Streams: what a dataflow is described with, a kind a module."""
+"""Streams of objects: their classes, a kind a module."""
+
+import lazy_loader
+
+# Workers import modules of this package and use few: __init__.pyi lists the public names, which are loaded when used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,7 +16,7 @@ from .keyed import KeyedStream
 from .stream import Stream
 
 if TYPE_CHECKING:
-    from ..api.collected import CollectedRecords
+    from .collected import CollectedRecords
     from .handle import StreamSink
     from .sinks import SupportsExtend
 

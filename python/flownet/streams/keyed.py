@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from .. import codec
 from ..api.functions import KeyedProcessFunction
 from ..api.rich_functions import ReduceFunction
-from ..api.trigger import CountEvictor, CountTrigger, PurgingTrigger
 from ..api.window import Global, WindowAssigner
 from ..errors import PlanError
 from ..state import OpenContext, ValueStateDescriptor
+from ..triggers import CountEvictor, CountTrigger, PurgingTrigger
 from .checks import called_of, field_of, function_of, kind_of, method_of, refuse_async_methods, told_of
 from .stream import Stream
 from .windowed import WindowedStream

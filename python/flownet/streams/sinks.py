@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
 
-from ..api.collected import CollectedRecords
 from ..api.functions import Sink
-from ..api.results import HandOver, Results, collecting
 from ..connectors.part_files import folder_of
 from ..errors import ConfigError, PlanError
 from ..planning.dataflow import Origin
 from .checks import delimiter_of, kind_of, sink_of
+from .collected import CollectedRecords
 from .handle import OperatorHandle, StreamSink
+from .results import HandOver, Results, collecting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

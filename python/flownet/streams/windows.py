@@ -11,18 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 from ..api.aggregate import AggregateFunction, FoldAggregate, merges
 from ..api.functions import OutputTag, ProcessWindowFunction, Window
 from ..api.rich_functions import ReduceFunction
-from ..api.trigger import (
-    BuiltInTrigger,
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    CountEvictor,
-    DeltaEvictor,
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    TimeEvictor,
-    Trigger,
-    purging,
-)
 from ..api.window import (
     EndOfInput,
     Global,
@@ -36,6 +24,18 @@ from ..api.window import (
 )
 from ..errors import PlanError
 from ..planning.dataflow import Origin, has_timestamps
+from ..triggers import (
+    BuiltInTrigger,
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountEvictor,
+    DeltaEvictor,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    TimeEvictor,
+    Trigger,
+    purging,
+)
 from .checks import (
     called_of,
     field_of,
@@ -78,7 +78,9 @@ class WindowSettings:
             It is no trigger, or goes by the other clock.
         """
         if not isinstance(trigger, Trigger | BuiltInTrigger):
-            raise PlanError(f"trigger() needs a trigger such as flownet.CountTrigger(100), not {kind_of(trigger)}")
+            raise PlanError(
+                f"trigger() needs a trigger such as flownet.triggers.CountTrigger(100), not {kind_of(trigger)}"
+            )
         inner = getattr(trigger, "trigger", trigger)
         wanted: TimeDomain | None = None
         if isinstance(inner, EventTimeTrigger | ContinuousEventTimeTrigger):
@@ -172,7 +174,7 @@ class WindowedBase:
         Examples
         --------
         >>> words = env.from_collection(["to", "too"]).key_by(lambda word: word[0])
-        >>> early = words.window(fn.Tumbling("1h")).trigger(fn.ContinuousProcessingTimeTrigger("10s")).count()
+        >>> early = words.window(fn.Tumbling("1h")).trigger(fn.triggers.ContinuousProcessingTimeTrigger("10s")).count()
         """
         return type(self)(self._keyed, self._cut.with_trigger(trigger))
 
@@ -189,10 +191,13 @@ class WindowedBase:
         Examples
         --------
         >>> words = env.from_collection(["to", "too"]).key_by(lambda word: word[0])
-        >>> last = words.window(fn.EndOfInput()).evictor(fn.CountEvictor(1)).process(lambda key, window, words: words)
+        >>> newest = words.window(fn.EndOfInput()).evictor(fn.triggers.CountEvictor(1))
+        >>> last = newest.process(lambda key, window, words: words)
         """
         if not hasattr(evictor, "_kept"):
-            raise PlanError(f"evictor() needs an evictor such as flownet.CountEvictor(10), not {kind_of(evictor)}")
+            raise PlanError(
+                f"evictor() needs an evictor such as flownet.triggers.CountEvictor(10), not {kind_of(evictor)}"
+            )
         return type(self)(self._keyed, replace(self._cut, evictor=evictor))
 
     def allowed_lateness(self: Handle, lateness: str | timedelta) -> Handle:

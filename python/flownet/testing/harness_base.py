@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from .. import _flownet
 from ..api.environment import Environment
 from ..api.functions import OutputTag, ProcessFunction
-from ..api.metrics import UserMetric
 from ..api.window import milliseconds as of_duration
 from ..errors import FlownetError, PlanError
+from ..metrics import UserMetric
 from ..planning.dataflow import Origin
 from ..streams.stream import Stream
 from .script import Active, Idle, Said, Step, Watermark, milliseconds

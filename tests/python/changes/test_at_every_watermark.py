@@ -42,7 +42,7 @@ def script(history: History) -> list[testing.Step]:
     return steps
 
 
-def played(env: fn.Environment, history: History, chained: bool) -> fn.ChangelogStream[Row]:
+def played(env: fn.Environment, history: History, chained: bool) -> fn.streams.ChangelogStream[Row]:
     """In one subtask: behind several, rows of a key may have come for which event time has not."""
     changes = env.from_script(script(history)).as_changelog().set_parallelism(1)
     if chained:
@@ -50,7 +50,7 @@ def played(env: fn.Environment, history: History, chained: bool) -> fn.Changelog
     return changes.disable_chaining().filter(lambda row: True).set_parallelism(1).disable_chaining()
 
 
-def with_watermarks(changes: fn.ChangelogStream[Any]) -> fn.Stream[Seen]:
+def with_watermarks(changes: fn.streams.ChangelogStream[Any]) -> fn.Stream[Seen]:
     """In the task that emits them: elsewhere event time is that of whoever is furthest behind."""
     return changes.to_stream().process(WithWatermark())
 

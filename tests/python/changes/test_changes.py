@@ -55,8 +55,8 @@ def without_one(values: tuple[int, ...], row: Row) -> tuple[int, ...]:
     return values[:place] + values[place + 1 :]
 
 
-Keyed: TypeAlias = "fn.KeyedChangelogStream[str, Row]"
-GROUPS: dict[str, tuple[Callable[[Keyed], fn.ChangelogStream[Any]], Callable[[Counter[Row]], Table]]] = {
+Keyed: TypeAlias = "fn.streams.KeyedChangelogStream[str, Row]"
+GROUPS: dict[str, tuple[Callable[[Keyed], fn.streams.ChangelogStream[Any]], Callable[[Counter[Row]], Table]]] = {
     "count": (lambda keyed: keyed.count(), grouped(len)),
     "sum": (lambda keyed: keyed.sum(1), grouped(sum)),
     "mean": (lambda keyed: keyed.mean(1), grouped(lambda values: sum(values) / len(values))),
@@ -96,12 +96,12 @@ class Shape:
 SHAPES = st.builds(Shape, st.sampled_from([1, 2, 3]), st.booleans())
 
 
-def changes_of(env: fn.Environment, history: History, shape: Shape) -> fn.ChangelogStream[Row]:
+def changes_of(env: fn.Environment, history: History, shape: Shape) -> fn.streams.ChangelogStream[Row]:
     changes = env.from_collection(history).as_changelog()
     return changes if shape.chained else changes.disable_chaining().filter(lambda row: True).disable_chaining()
 
 
-def found(env: fn.Environment, changes: fn.ChangelogStream[Any], workers: int) -> Table:
+def found(env: fn.Environment, changes: fn.streams.ChangelogStream[Any], workers: int) -> Table:
     collected = changes.collect()
     env.execute(workers)
     table: fn.MaterializedTable[Any] = fn.MaterializedTable()
@@ -204,8 +204,8 @@ class OfAKey:
         assert not in_event_time
         self.expires.append(timestamp_ms)
 
-    def get_map_state(self, descriptor: fn.MapStateDescriptor) -> fn.MapState[Any, Any]:
-        return fn.MapState(self, descriptor)
+    def get_map_state(self, descriptor: fn.MapStateDescriptor) -> fn.state.MapState[Any, Any]:
+        return fn.state.MapState(self, descriptor)
 
 
 def of_a_key(history: History) -> History:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from flownet.client import Client
-from flownet.observation.report import JobStatus
+from flownet.observation import JobStatus
 
 PROGRAM = """
 import json, logging, os, sys, time

@@ -200,7 +200,9 @@ def test_checkpoints_pass_sources_that_wait(workers: int, chained: bool, tmp_pat
     for file in range(3):
         (tmp_path / "in" / f"{file}").write_text("".join(f"{time}\n" for time in range(file, 3000, 3)))
 
-    def results(strategy: fn.WatermarkStrategy[Any], folder: str, fails: bool) -> tuple[list[str], fn.JobResult]:
+    def results(
+        strategy: fn.WatermarkStrategy[Any], folder: str, fails: bool
+    ) -> tuple[list[str], fn.observation.JobResult]:
         env = fn.Environment(parallelism=2, buffer_timeout="5ms", restart="fixed:3:10ms")
         if fails:
             env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")

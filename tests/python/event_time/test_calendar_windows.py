@@ -152,12 +152,12 @@ def windowed(rows: Any, objects: Any, zone: str) -> list[Any]:
     return [
         keyed.window(window).agg(n=fn.count(), all=fn.collect("ms")),
         keyed.window(window).top_n(2, "ms"),
-        keyed.window(window).trigger(fn.PurgingTrigger(fn.CountTrigger(5))).agg(n=fn.count()),
+        keyed.window(window).trigger(fn.triggers.PurgingTrigger(fn.triggers.CountTrigger(5))).agg(n=fn.count()),
         keyed.join(other, window),
         objects.key_by(0).window(window).with_window().count(),
         objects.key_by(0)
         .window(window)
-        .evictor(fn.CountEvictor(1_000))
+        .evictor(fn.triggers.CountEvictor(1_000))
         .process(lambda key, window, values: [(key, window.start_ms, len(values))]),
     ]
 

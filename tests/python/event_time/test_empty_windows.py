@@ -12,19 +12,19 @@ import flownet as fn
 from flownet import testing
 
 
-class PurgesEvery(fn.Trigger[Any]):
+class PurgesEvery(fn.triggers.Trigger[Any]):
     """Fires and purges with every so many records, and fires at the window's end."""
 
     def __init__(self, count: int) -> None:
         self.count = count
 
-    def on_element(self, value: Any, timestamp_ms: int, window: Any, ctx: Any) -> fn.TriggerResult | None:
+    def on_element(self, value: Any, timestamp_ms: int, window: Any, ctx: Any) -> fn.triggers.TriggerResult | None:
         ctx.register_event_time_timer(window.end_ms - 1)
         ctx.state["n"] = ctx.state.get("n", 0) + 1
-        return fn.TriggerResult.FIRE_AND_PURGE if ctx.state["n"] % self.count == 0 else None
+        return fn.triggers.TriggerResult.FIRE_AND_PURGE if ctx.state["n"] % self.count == 0 else None
 
-    def on_event_time(self, time_ms: int, window: Any, ctx: Any) -> fn.TriggerResult | None:
-        return fn.TriggerResult.FIRE
+    def on_event_time(self, time_ms: int, window: Any, ctx: Any) -> fn.triggers.TriggerResult | None:
+        return fn.triggers.TriggerResult.FIRE
 
 
 def greatest(key: Any, window: Any, values: list[int]) -> list[tuple[Any, int]]:
@@ -71,8 +71,8 @@ def test_a_purged_window_emits_only_records_since_the_purge(fold: str, values: l
 @pytest.mark.parametrize("after", [False, True])
 def test_an_evictor_that_removes_all_records_leaves_no_window_to_emit(method: str, after: bool) -> None:
     build, expect = FOLDS[method]
-    evictor: Any = fn.DeltaEvictor(0, lambda one, other: 0, after=after)
-    trigger = fn.ContinuousEventTimeTrigger("4ms")
+    evictor: Any = fn.triggers.DeltaEvictor(0, lambda one, other: 0, after=after)
+    trigger = fn.triggers.ContinuousEventTimeTrigger("4ms")
 
     def windowed(stream: Any) -> Any:
         return build(stream.key_by(lambda _: 0).window(fn.Tumbling("10ms")).trigger(trigger).evictor(evictor))
@@ -86,7 +86,7 @@ def test_an_evictor_that_removes_all_records_leaves_no_window_to_emit(method: st
 
 @pytest.mark.parametrize("kind", ["agg", "top_n"])
 def test_purged_windows_of_rows_emit_only_rows_since_the_purge(kind: str) -> None:
-    trigger = fn.PurgingTrigger(fn.ContinuousEventTimeTrigger("3ms"))
+    trigger = fn.triggers.PurgingTrigger(fn.triggers.ContinuousEventTimeTrigger("3ms"))
 
     def build(rows: Any) -> Any:
         windowed = rows.key_by("k").window(fn.Tumbling("10ms")).trigger(trigger)

@@ -73,7 +73,7 @@ def test_a_job_that_goes_on_from_a_finished_backfill_counts_live_records(
 ) -> None:
     """The live job has the windows of the backfill, and another source."""
 
-    def run(source: str, minute: int) -> fn.JobResult:
+    def run(source: str, minute: int) -> fn.observation.JobResult:
         env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
         env.enable_checkpointing("50ms", storage=tmp_path / "storage", allow_non_restored_state=True)
         records = env.from_generator(three_minutes, splits=[minute]).uid(source)

@@ -39,11 +39,11 @@ def spans(result: tuple[Any, fn.Window, Any]) -> tuple[Any, int, int, Any]:
     return (key, window.start_ms, window.end_ms, value)
 
 
-def minutes(stream: fn.Stream[Any]) -> fn.WindowedStream[Any, Any]:
+def minutes(stream: fn.Stream[Any]) -> fn.streams.WindowedStream[Any, Any]:
     return stream.key_by(0).window(fn.Tumbling("60s"))
 
 
-def sessions(stream: fn.Stream[Any]) -> fn.WindowedStream[Any, Any]:
+def sessions(stream: fn.Stream[Any]) -> fn.streams.WindowedStream[Any, Any]:
     return stream.key_by(0).window(fn.Session("10s"))
 
 
@@ -51,7 +51,7 @@ def of_bob(stream: fn.Stream[Any]) -> fn.KeyedStream[Any, Any]:
     return stream.filter(lambda click: click[0] == "bob").key_by(0)
 
 
-def all_times(windowed: fn.WindowedStream[Any, Any]) -> fn.Stream[Any]:
+def all_times(windowed: fn.streams.WindowedStream[Any, Any]) -> fn.Stream[Any]:
     return windowed.aggregate(
         list, lambda times, click: [*times, click[1]], merge=lambda one, other: one + other, result=sorted
     )
@@ -435,7 +435,7 @@ def test_state_with_a_time_to_live_is_freed_without_its_key_being_seen() -> None
     [
         (lambda keyed: keyed.window(fn.Tumbling("1s")).allowed_lateness("1s"), "for windows of event time"),
         (lambda keyed: keyed.window(fn.Session("1s")).aggregate(0, lambda sum, _: sum), "needs merge="),
-        (lambda keyed: keyed.window(fn.Tumbling("1s")).trigger(fn.EventTimeTrigger()), "goes by event time"),
+        (lambda keyed: keyed.window(fn.Tumbling("1s")).trigger(fn.triggers.EventTimeTrigger()), "goes by event time"),
         (lambda keyed: keyed.window("1s"), "needs a window such as"),
         (lambda keyed: keyed.connect(keyed.map(str)).map(str, str), "connect\\(\\) takes two streams by key"),
         (lambda keyed: keyed.side_output("late"), "reads a flownet.OutputTag"),

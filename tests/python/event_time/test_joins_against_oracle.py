@@ -86,7 +86,7 @@ class Between:
         is_above = self.lower < apart if self.excludes_lower else self.lower <= apart
         return is_above and (apart < self.upper if self.excludes_upper else apart <= self.upper)
 
-    def of(self, join: fn.IntervalJoin[Item, Item]) -> fn.BoundedJoin[Item, Item]:
+    def of(self, join: fn.streams.IntervalJoin[Item, Item]) -> fn.streams.BoundedJoin[Item, Item]:
         bounded = join.between(scripted.ms(self.lower), scripted.ms(self.upper))
         if self.excludes_lower:
             bounded = bounded.lower_bound_exclusive()

@@ -48,7 +48,7 @@ class Paced:
         return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def windows_of_rows(max_ahead: str | None, size: int = 400) -> tuple[int, fn.JobResult]:
+def windows_of_rows(max_ahead: str | None, size: int = 400) -> tuple[int, fn.observation.JobResult]:
     env = fn.Environment()
     rows = env.from_arrow(Paced(size), schema={"name": "utf8", "ms": "int64"})
     timed = rows.assign_timestamps("ms", delay="5s", max_ahead=max_ahead)
@@ -57,7 +57,7 @@ def windows_of_rows(max_ahead: str | None, size: int = 400) -> tuple[int, fn.Job
     return sum(counts.to_arrow()["n"].to_pylist()), result
 
 
-def windows_of_objects(max_ahead: str | None) -> tuple[int, fn.JobResult]:
+def windows_of_objects(max_ahead: str | None) -> tuple[int, fn.observation.JobResult]:
     env = fn.Environment()
     strategy = fn.WatermarkStrategy.for_bounded_out_of_orderness("5s").with_timestamp_assigner(1)
     if max_ahead is not None:
@@ -68,7 +68,7 @@ def windows_of_objects(max_ahead: str | None) -> tuple[int, fn.JobResult]:
     return sum(count for _, count in counts), result
 
 
-def ahead(result: fn.JobResult) -> int:
+def ahead(result: fn.observation.JobResult) -> int:
     return sum(task.records_ahead for task in result.tasks)
 
 

@@ -44,7 +44,7 @@ def expected(files: list[list[int]]) -> Counter[tuple[str, int]]:
     return Counter((str(time % 7), time - time % 1000) for times in files for time in times)
 
 
-def late(result: fn.JobResult) -> int:
+def late(result: fn.observation.JobResult) -> int:
     return sum(task.late_records for task in result.tasks)
 
 

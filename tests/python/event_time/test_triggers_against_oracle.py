@@ -28,8 +28,8 @@ def rules() -> st.SearchStrategy[Rule]:
 
 
 def trigger_of(rule: Rule) -> Any:
-    trigger: Any = fn.EventTimeTrigger() if rule.every is None else fn.CountTrigger(rule.every)
-    return fn.PurgingTrigger(trigger) if rule.purging else trigger
+    trigger: Any = fn.triggers.EventTimeTrigger() if rule.every is None else fn.triggers.CountTrigger(rule.every)
+    return fn.triggers.PurgingTrigger(trigger) if rule.purging else trigger
 
 
 def check(
@@ -47,7 +47,7 @@ def check(
     def windowed() -> Any:
         window = keyed.window(scripted.window_of(assigner)).trigger(trigger_of(rule))
         window = window.allowed_lateness(scripted.ms(lateness)).side_output_late_data(LATE).with_window()
-        return window if rule.keeping is None else window.evictor(fn.CountEvictor(rule.keeping))
+        return window if rule.keeping is None else window.evictor(fn.triggers.CountEvictor(rule.keeping))
 
     processed = windowed().process(describe)
     records, late = processed.collect(), processed.side_output(LATE).collect()

@@ -35,7 +35,7 @@ def expected(splits: int = SPLITS) -> Counter[tuple[int, int]]:
     return Counter((time_ms // 10 % 3, time_ms - time_ms % WINDOW_MS) for time_ms in times)
 
 
-def late(result: fn.JobResult) -> int:
+def late(result: fn.observation.JobResult) -> int:
     return sum(task.late_records for task in result.tasks)
 
 

@@ -14,19 +14,19 @@ from flownet import testing
 
 STRATEGY = fn.WatermarkStrategy.for_bounded_out_of_orderness("1s").with_timestamp_assigner(2)
 WINDOWS: dict[str, Callable[[Any], Any]] = {
-    "Global": lambda keyed: keyed.window(fn.Global()).trigger(fn.CountTrigger(1_000)),
+    "Global": lambda keyed: keyed.window(fn.Global()).trigger(fn.triggers.CountTrigger(1_000)),
     "EndOfInput": lambda keyed: keyed.window(fn.EndOfInput()),
-    "EndOfInput with a trigger": lambda keyed: keyed.window(fn.EndOfInput()).trigger(fn.CountTrigger(1_000)),
+    "EndOfInput with a trigger": lambda keyed: keyed.window(fn.EndOfInput()).trigger(fn.triggers.CountTrigger(1_000)),
     "count_window": lambda keyed: keyed.count_window(1_000),
 }
 # Of one time each, some before 1970.
 times = st.lists(st.integers(-60, 60), unique=True, min_size=1, max_size=20)
 
 
-class Notes(fn.Trigger[Any]):
+class Notes(fn.triggers.Trigger[Any]):
     """Emits the times that it is told of."""
 
-    def on_element(self, value: Any, timestamp_ms: int, window: Any, ctx: Any) -> fn.TriggerResult | None:
+    def on_element(self, value: Any, timestamp_ms: int, window: Any, ctx: Any) -> fn.triggers.TriggerResult | None:
         ctx.state["times"] = [*ctx.state.get("times", ()), (timestamp_ms, ctx.current_watermark())]
         SEEN.append(ctx.state["times"][-1])
         return None
@@ -39,7 +39,7 @@ SEEN: list[tuple[int, int]] = []
 @given(at_ms=times, span=st.integers(1, 50))
 def test_time_evictors_keep_the_newest_records_by_event_time(window: str, at_ms: list[int], span: int) -> None:
     def build(stream: Any) -> Any:
-        windowed = WINDOWS[window](stream.key_by(lambda _: 0)).evictor(fn.TimeEvictor(f"{span}ms"))
+        windowed = WINDOWS[window](stream.key_by(lambda _: 0)).evictor(fn.triggers.TimeEvictor(f"{span}ms"))
         return windowed.process(lambda key, window, values: [sorted(values)])
 
     with testing.Harness(build) as harness:
@@ -64,7 +64,12 @@ def test_triggers_are_told_event_times_and_watermarks(assigner: Any) -> None:
 @pytest.mark.parametrize("assigner", [fn.Global(), fn.EndOfInput()], ids=str)
 def test_without_timestamps_evictors_go_by_the_wall_clock(assigner: Any) -> None:
     def build(stream: Any) -> Any:
-        windowed = stream.key_by(lambda _: 0).window(assigner).trigger(fn.CountTrigger(2)).evictor(fn.TimeEvictor("5s"))
+        windowed = (
+            stream.key_by(lambda _: 0)
+            .window(assigner)
+            .trigger(fn.triggers.CountTrigger(2))
+            .evictor(fn.triggers.TimeEvictor("5s"))
+        )
         return windowed.process(lambda key, window, values: [list(values)])
 
     with testing.Harness(build, now_ms=100_000) as harness:
@@ -74,7 +79,7 @@ def test_without_timestamps_evictors_go_by_the_wall_clock(assigner: Any) -> None
 
 
 def test_processing_time_triggers_of_a_global_window_ignore_event_times() -> None:
-    trigger = fn.ContinuousProcessingTimeTrigger("1s")
+    trigger = fn.triggers.ContinuousProcessingTimeTrigger("1s")
     with testing.Harness(
         lambda stream: stream.key_by(lambda _: 0).window(fn.Global()).trigger(trigger).count(), now_ms=100_000
     ) as harness:
@@ -88,7 +93,7 @@ def windows_of_rows(keyed: Any, window: str) -> Any:
         case "EndOfInput":
             return keyed.window(fn.EndOfInput()).agg(**aggregates)
         case "Global":
-            return keyed.window(fn.Global()).trigger(fn.CountTrigger(1_000_000)).agg(**aggregates)
+            return keyed.window(fn.Global()).trigger(fn.triggers.CountTrigger(1_000_000)).agg(**aggregates)
         case _:
             return keyed.window(fn.EndOfInput()).top_n(3, "rank")
 
@@ -151,7 +156,7 @@ TIED: dict[str, Any] = {
 def test_ties_of_the_best_objects_are_decided_by_event_time(window: str, at_ms: list[int]) -> None:
     def build(stream: Any) -> Any:
         windowed = stream.key_by(lambda _: 0).window(TIED[window])
-        windowed = windowed.trigger(fn.CountTrigger(1_000)) if window == "Global" else windowed
+        windowed = windowed.trigger(fn.triggers.CountTrigger(1_000)) if window == "Global" else windowed
         return windowed.top_n(2, by=lambda time_ms: 0)
 
     # Tumbling windows of before and after 1970 are two.

@@ -129,7 +129,7 @@ def test_windows_and_joins_are_written_and_read_as_changes(operator: str, tmp_pa
     assert said("out") == said("undisturbed")
 
 
-def stopped_among_changes(env: fn.Environment) -> fn.JobResult:
+def stopped_among_changes(env: fn.Environment) -> fn.observation.JobResult:
     """Run a job until all keys have come and some checkpoints of a few of them count, and stop it."""
     with env.execute_async() as running:
         since = None

@@ -20,7 +20,7 @@ import pytest
 
 import flownet as fn
 from flownet import errors
-from flownet.observation.report import CheckpointUnderWay
+from flownet.observation import CheckpointUnderWay
 
 from .failures import FailsOnce, lines, newest_line
 

@@ -87,7 +87,7 @@ class Context:
     """Where a sink of a test runs."""
 
     operator, subtask, parallelism, worker = "sink", 0, 1, ""
-    metrics: fn.Metrics
+    metrics: fn.metrics.Metrics
 
 
 def opened(server: Server, table: str, *columns: str, **options: Any) -> fn.PostgresSink:

@@ -144,7 +144,7 @@ def changes(stream: fn.Stream[Any]) -> Any:
     return keyed(stream).count().map(lambda pair: (pair[0], pair[1] % 5, 0)).as_changelog()
 
 
-def second(stream: fn.Stream[Any]) -> fn.WindowedStream[int, Any]:
+def second(stream: fn.Stream[Any]) -> fn.streams.WindowedStream[int, Any]:
     return keyed(stream).window(fn.Tumbling("1s"))
 
 
@@ -162,7 +162,7 @@ OPERATORS: dict[str, Describe] = {
     "sliding": lambda one, _: keyed(one).window(fn.Sliding("3s", "1s")).sum(1),
     "sliding mean": lambda one, _: keyed(one).window(fn.Sliding("3s", "1s")).mean(1),
     "session": lambda one, _: keyed(one).window(fn.Session("150ms")).count(),
-    "global by count": lambda one, _: keyed(one).window(fn.Global()).trigger(fn.CountTrigger(5)).sum(1),
+    "global by count": lambda one, _: keyed(one).window(fn.Global()).trigger(fn.triggers.CountTrigger(5)).sum(1),
     "count window": lambda one, _: keyed(one).count_window(7).sum(1),
     "count window sliding": lambda one, _: keyed(one).count_window(7, 3).reduce(lambda a, b: max(a, b)),
     "to the end": lambda one, _: keyed(one).window(fn.EndOfInput()).count(),
@@ -171,7 +171,7 @@ OPERATORS: dict[str, Describe] = {
     "window min_by": lambda one, _: second(one).min_by(1).map(lambda pair: (pair[0], pair[1][1])),
     "window top_n": lambda one, _: second(one).top_n(3, by=1).map(lambda pair: [each[1] for each in pair[1]]),
     "window process": lambda one, _: second(one).process(WithWindowState()),
-    "window evictor": lambda one, _: second(one).evictor(fn.CountEvictor(3)).reduce(lambda a, b: max(a, b)),
+    "window evictor": lambda one, _: second(one).evictor(fn.triggers.CountEvictor(3)).reduce(lambda a, b: max(a, b)),
     "window_all": lambda one, _: one.window_all(fn.Tumbling("1s")).sum(1),
     "interval join": lambda one, other: keyed(one).interval_join(keyed(other())).between("-100ms", "200ms").process(),
     "as-of join": lambda one, other: keyed(one).as_of_join(keyed(other())).process(lambda a, b: (a, b[2])),

@@ -235,7 +235,7 @@ def test_windows_that_are_kept_in_another_way_cannot_read_the_state(job: Job) ->
         until_checkpoints(running, 2)
         running.stop(drain=False, savepoint=job.folder / "saved")
         running.wait()
-    for window, trigger in ((fn.Session("1h"), None), (fn.Tumbling("1h"), fn.CountTrigger(5))):
+    for window, trigger in ((fn.Session("1h"), None), (fn.Tumbling("1h"), fn.triggers.CountTrigger(5))):
         with pytest.raises(
             errors.RestoreError, match="'counts' was count of windows of 3600000 ms and is count of windows by key"
         ):

@@ -39,7 +39,7 @@ def job(storage: Path, *, backend: Any = "memory", **settings: Any) -> tuple[fn.
     return env, counts.collect()
 
 
-def run(storage: Path, workers: int = 0, **settings: Any) -> fn.JobResult:
+def run(storage: Path, workers: int = 0, **settings: Any) -> fn.observation.JobResult:
     env, _ = job(storage, **settings)
     return env.execute(workers)
 

@@ -124,7 +124,7 @@ def stopped_half_way(describe: Callable[[fn.Environment], fn.Stream[Any]], tmp_p
         return job.wait().records
 
 
-def gone_on_with(describe: Callable[[fn.Environment], fn.Stream[Any]], tmp_path: Path) -> fn.JobResult:
+def gone_on_with(describe: Callable[[fn.Environment], fn.Stream[Any]], tmp_path: Path) -> fn.observation.JobResult:
     env = fn.Environment(parallelism=2)
     env.enable_checkpointing("1h", storage=tmp_path / "checkpoints")
     describe(env).map(str).write_text(tmp_path / "out")

@@ -78,12 +78,12 @@ def numbers(env: fn.Environment, rate: float | None, fails: Path | None) -> fn.S
     return source if fails is None else source.map(FailsOnce(NUMBERS[-200], fails)).set_parallelism(1)
 
 
-class EveryThird(fn.Trigger[Any]):
+class EveryThird(fn.triggers.Trigger[Any]):
     """Fires with every third record of a window, which it counts."""
 
-    def on_element(self, value: Any, timestamp_ms: int, window: fn.Window, ctx: Any) -> fn.TriggerResult:
+    def on_element(self, value: Any, timestamp_ms: int, window: fn.Window, ctx: Any) -> fn.triggers.TriggerResult:
         ctx.state["count"] = ctx.state.get("count", 0) + 1
-        return fn.TriggerResult.FIRE if ctx.state["count"] % 3 == 0 else fn.TriggerResult.CONTINUE
+        return fn.triggers.TriggerResult.FIRE if ctx.state["count"] % 3 == 0 else fn.triggers.TriggerResult.CONTINUE
 
 
 def windows(out: Path, *, rate: float | None = None, fails: Path | None = None, **settings: Any) -> fn.Environment:

@@ -28,7 +28,7 @@ def slow(record: tuple[int, str]) -> int:
     return record[0]
 
 
-def describe(env: fn.Environment) -> fn.CollectedRecords[int]:
+def describe(env: fn.Environment) -> fn.streams.CollectedRecords[int]:
     """Send numbered records between workers to operators that fall behind."""
     source = env.from_iterable(numbered)
     return source.rebalance().map(slow).disable_chaining().collect()
@@ -66,7 +66,7 @@ def crawl(record: tuple[int, str]) -> int:
     return record[0]
 
 
-def crawling(env: fn.Environment, records: int, rate_limit: int | None = None) -> fn.CollectedRecords[int]:
+def crawling(env: fn.Environment, records: int, rate_limit: int | None = None) -> fn.streams.CollectedRecords[int]:
     """Send records to a worker that takes a thousand a second."""
     source = env.from_iterable(
         lambda subtask, subtasks: ((number, TEXT) for number in range(records)), rate_limit=rate_limit

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 import flownet as fn
-from flownet.observation.report import TaskReport
+from flownet.observation import TaskReport
 
 RECORDS = 2400
 WORK = 0.001
@@ -47,7 +47,7 @@ def waited_for(
     is_here: bool = False,
     count: int = RECORDS,
     work: float = WORK,
-) -> tuple[list[int], fn.JobResult]:
+) -> tuple[list[int], fn.observation.JobResult]:
     """Run a fast source before a slow map, and say for how many others each record had to wait."""
     env = fn.Environment(parallelism=parallelism, max_in_flight_time=max_in_flight_time, name="ages")
     records = env.from_iterable(stamps(count, 0, 1) if is_here else partial(stamps, count))
@@ -56,7 +56,7 @@ def waited_for(
     return before_each(list(seen)), result
 
 
-def slowest_task(result: fn.JobResult) -> TaskReport:
+def slowest_task(result: fn.observation.JobResult) -> TaskReport:
     return next(task for task in result.tasks if "slow" in task.name)
 
 

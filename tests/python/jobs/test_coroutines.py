@@ -20,7 +20,7 @@ def endless() -> fn.Environment:
 
 
 def test_jobs_are_awaited_beside_each_other(workers: int) -> None:
-    async def both() -> list[fn.JobResult]:
+    async def both() -> list[fn.observation.JobResult]:
         jobs = []
         for count in (10, 20):
             env = fn.Environment()
@@ -38,7 +38,7 @@ def test_other_coroutines_go_on_meanwhile() -> None:
         gone_on.wait()
         yield 1
 
-    async def turns() -> fn.JobResult:
+    async def turns() -> fn.observation.JobResult:
         env = fn.Environment()
         # Were it nobody else's turn while the job is awaited, neither would come to its end.
         env.from_iterable(one()).collect()
@@ -49,7 +49,7 @@ def test_other_coroutines_go_on_meanwhile() -> None:
         gone_on.set()
         return await job
 
-    async def ended(env: fn.Environment) -> fn.JobResult:
+    async def ended(env: fn.Environment) -> fn.observation.JobResult:
         return await env.execute_async()
 
     assert asyncio.run(turns()).records == 1
@@ -70,7 +70,7 @@ def test_a_job_goes_on_when_its_waiting_is_cancelled() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(waited(job), 0.2)
 
-    async def waited(job: fn.Job) -> fn.JobResult:
+    async def waited(job: fn.Job) -> fn.observation.JobResult:
         return await job
 
     with endless().execute_async() as job:

@@ -117,7 +117,7 @@ KEYED: list[Callable[[Stream], Stream]] = [
 ]
 
 
-def describe(env: fn.Environment, seed: int, chained: bool) -> list[fn.CollectedRecords[tuple[int, str]]]:
+def describe(env: fn.Environment, seed: int, chained: bool) -> list[fn.streams.CollectedRecords[tuple[int, str]]]:
     """A random tree of operators. Keyed ones come first, so that every key stays where it is and in order."""
     rng = random.Random(seed)
     collected = []

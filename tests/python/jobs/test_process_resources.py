@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import flownet as fn
-from flownet.observation.sample import WorkerSample
+from flownet.observation import WorkerSample
 
 COLLECTIONS = 5
 

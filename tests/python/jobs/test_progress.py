@@ -9,8 +9,8 @@ import pyte
 import pytest
 
 import flownet as fn
+from flownet.observation import JobResult, JobStatus, TaskReport
 from flownet.observation.progress import Progress, status_lines
-from flownet.observation.report import JobResult, JobStatus, TaskReport
 
 
 def status(seconds: float = 2.0) -> JobStatus:

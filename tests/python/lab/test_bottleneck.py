@@ -10,7 +10,7 @@ from flownet.api.job import Job
 from flownet.lab.scenarios import SCENARIOS
 from flownet.lab.settings import with_settings
 from flownet.lab.trace import Trace
-from flownet.observation.sample import JobSample
+from flownet.observation import JobSample
 
 from .conftest import SHORT
 

@@ -17,11 +17,11 @@ import pytest
 
 import flownet as fn
 import flownet.rows
-from flownet import client, errors, state
-from flownet.api import aggregate, collected, functions, job, metrics, rich_functions, trigger, watermark, window
+from flownet import client, errors, metrics, state, triggers
+from flownet.api import aggregate, functions, job, rich_functions, watermark, window
 from flownet.connectors import source, sqlite
 from flownet.observation import ui
-from flownet.streams import all_windowed, checks, connected, joined, keyed, sinks, stream, windowed, windows
+from flownet.streams import all_windowed, checks, collected, connected, joined, keyed, sinks, stream, windowed, windows
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,7 +60,7 @@ def test_everything_public_is_documented() -> None:
     assert not undocumented
 
 
-@pytest.mark.parametrize("described", [fn.Environment, fn.Stream, fn.KeyedStream, fn.WindowedStream])
+@pytest.mark.parametrize("described", [fn.Environment, fn.Stream, fn.KeyedStream, fn.streams.WindowedStream])
 def test_everything_that_describes_a_dataflow_shows_an_example(described: type) -> None:
     for name, function in vars(described).items():
         if not name.startswith("_") and inspect.isfunction(function):
@@ -87,7 +87,7 @@ MODULES = [
         source,
         sqlite,
         state,
-        trigger,
+        triggers,
         ui,
         watermark,
         window,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import assert_type
 
 import flownet as fn
-from flownet.observation.report import TaskReport
+from flownet.observation import TaskReport
 
 
 class Quiet(fn.KeyedProcessFunction[str, str, tuple[str, int]]):
@@ -102,7 +102,7 @@ def longest(one: str, other: str) -> str:
 
 def describe(
     env: fn.Environment, folder: Path
-) -> tuple[fn.CollectedRecords[str], fn.CollectedRecords[tuple[str, int]]]:
+) -> tuple[fn.streams.CollectedRecords[str], fn.streams.CollectedRecords[tuple[str, int]]]:
     """Describe a dataflow with every source, operator and sink but the socket."""
     lines = env.read_text([folder / "text"], errors="replace").uid("lines")
     words = lines.flat_map(str.split).filter(len).name("words").start_new_chain()
@@ -114,8 +114,8 @@ def describe(
     assert_type(keyed.reduce(longest), fn.Stream[str])
     assert_type(keyed.process(Quiet()), fn.Stream[tuple[str, int]])
     assert_type(keyed.map(len), fn.Stream[int])
-    assert_type(keyed.window(fn.Tumbling("5s")), fn.WindowedStream[str, str])
-    assert_type(keyed.window(fn.EndOfInput()), fn.WindowedStream[str, str])
+    assert_type(keyed.window(fn.Tumbling("5s")), fn.streams.WindowedStream[str, str])
+    assert_type(keyed.window(fn.EndOfInput()), fn.streams.WindowedStream[str, str])
     assert_type(keyed.window(fn.Tumbling(timedelta(seconds=5))).count(), fn.Stream[tuple[str, int]])
     assert_type(keyed.window(fn.Tumbling("5s")).reduce(longest), fn.Stream[tuple[str, str]])
     assert_type(keyed.window(fn.Tumbling("5s")).process(ends), fn.Stream[tuple[str, int]])
@@ -172,8 +172,8 @@ def main(workers: int) -> None:
         words, counts = describe(env, Path(folder))
         plan: str = env.explain(workers)
         with env.execute_async(workers) as job:
-            status: fn.JobStatus = job.status()
-            result: fn.JobResult = job.wait()
+            status: fn.observation.JobStatus = job.status()
+            result: fn.observation.JobResult = job.wait()
         task: TaskReport = result.tasks[0]
         assert task.busy + task.back_pressured + task.idle + task.interpreter <= 1.05
         assert "words" in plan

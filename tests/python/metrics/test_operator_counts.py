@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import flownet as fn
-from flownet.observation.report import OperatorReport
+from flownet.observation import OperatorReport
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
 
-def operators(result: fn.JobStatus) -> dict[str, OperatorReport]:
+def operators(result: fn.observation.JobStatus) -> dict[str, OperatorReport]:
     """All of a job by their names, of which no two are the same here, but for sinks."""
     every = [operator for task in result.tasks for operator in task.operators if operator.records_out is not None]
     named = {operator.name: operator for operator in every}
@@ -21,7 +21,7 @@ def operators(result: fn.JobStatus) -> dict[str, OperatorReport]:
     return named
 
 
-def taken_by_sinks(result: fn.JobStatus) -> list[int]:
+def taken_by_sinks(result: fn.observation.JobStatus) -> list[int]:
     return sorted(one.rows_in for task in result.tasks for one in task.operators if one.rows_out is None)
 
 
@@ -29,7 +29,7 @@ def passed(operator: OperatorReport) -> tuple[int, int | None]:
     return operator.records_in, operator.records_out
 
 
-def hold_against_tasks(result: fn.JobStatus) -> None:
+def hold_against_tasks(result: fn.observation.JobStatus) -> None:
     """What enters a task enters its head, and what leaves it was handed out or taken by its sinks."""
     for task in result.tasks:
         head = task.operators[0]

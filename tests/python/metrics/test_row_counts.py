@@ -17,7 +17,7 @@ def batches(count: int, rows: int) -> Iterator[np.ndarray[Any, Any]]:
     return (np.full(rows, number) for number in range(count))
 
 
-def counted(result: fn.JobResult) -> list[tuple[int, int, int, int]]:
+def counted(result: fn.observation.JobResult) -> list[tuple[int, int, int, int]]:
     return [(task.records_in, task.rows_in, task.records_out, task.rows_out) for task in result.tasks]
 
 

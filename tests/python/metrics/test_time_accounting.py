@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 import flownet as fn
-from flownet.observation.report import TaskReport
-from flownet.observation.sample import JobSample, TaskSample
+from flownet.observation import JobSample, TaskReport, TaskSample
 
 
 class Nowhere:
@@ -35,7 +34,7 @@ def wait_for(job: fn.Job, task: int, holds: Callable[[TaskReport], bool]) -> Tas
     return seen
 
 
-def sums_to_the_whole(status: fn.JobStatus, sample: JobSample) -> None:
+def sums_to_the_whole(status: fn.observation.JobStatus, sample: JobSample) -> None:
     # A subtask of which nothing was reported yet has spent no time.
     spent: list[TaskReport | TaskSample] = [*status.tasks, *(part for part in sample.tasks if part.seconds)]
     for shares in spent:

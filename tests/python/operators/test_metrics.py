@@ -35,7 +35,7 @@ class Parse(fn.ProcessFunction[str, int]):
         yield int(value)
 
 
-def by_name(metrics: tuple[fn.UserMetric, ...]) -> dict[str, fn.UserMetric]:
+def by_name(metrics: tuple[fn.metrics.UserMetric, ...]) -> dict[str, fn.metrics.UserMetric]:
     named = {metric.name: metric for metric in metrics}
     assert len(named) == len(metrics)
     return named
@@ -200,7 +200,7 @@ def test_a_harness_shows_what_is_counted() -> None:
     assert str(metrics["digits"]) == "1, mean 2, at most 2"
 
 
-def refused(ask: Callable[[fn.Metrics], object]) -> str:
+def refused(ask: Callable[[fn.metrics.Metrics], object]) -> str:
     """Say what the job that asks so ends with."""
 
     class Asks(Mapped):

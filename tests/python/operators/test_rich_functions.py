@@ -125,12 +125,12 @@ FOLDS: dict[str, tuple[Callable[[], Any], Callable[..., fn.Stream[Any]]]] = {
     "window": (Longest, lambda keyed, function: keyed.window(fn.Tumbling("1s")).reduce(function)),
     "evictor": (
         Longest,
-        lambda keyed, function: keyed.window(fn.Tumbling("1s")).evictor(fn.CountEvictor(2)).reduce(function),
+        lambda keyed, function: keyed.window(fn.Tumbling("1s")).evictor(fn.triggers.CountEvictor(2)).reduce(function),
     ),
     "session": (Joined, lambda keyed, function: keyed.window(fn.Session("1s")).aggregate(function)),
     "evicting aggregate": (
         Joined,
-        lambda keyed, function: keyed.window(fn.Session("1s")).evictor(fn.CountEvictor(2)).aggregate(function),
+        lambda keyed, function: keyed.window(fn.Session("1s")).evictor(fn.triggers.CountEvictor(2)).aggregate(function),
     ),
 }
 
@@ -206,8 +206,10 @@ def test_what_does_not_fit_is_refused(say: Callable[[fn.Stream[str]], object], a
 @pytest.mark.parametrize("after", [False, True])
 def test_an_evictor_works_before_the_function_or_after(after: bool) -> None:
     def build(stream: fn.Stream[int]) -> fn.Stream[Any]:
-        windows = stream.key_by(lambda number: 0).window(fn.Global()).trigger(fn.CountTrigger(2))
-        return windows.evictor(fn.CountEvictor(1, after=after)).process(lambda key, window, values: [list(values)])
+        windows = stream.key_by(lambda number: 0).window(fn.Global()).trigger(fn.triggers.CountTrigger(2))
+        return windows.evictor(fn.triggers.CountEvictor(1, after=after)).process(
+            lambda key, window, values: [list(values)]
+        )
 
     with Harness(build) as harness:
         came_out = [result for number in range(4) for result in harness.send(number, number)]
@@ -220,7 +222,9 @@ def test_an_evictor_before_a_fold_with_an_object_behind_it_is_refused() -> None:
         def process(self, key: int, ctx: fn.WindowContext, values: list[int]) -> Iterable[int]:
             return values
 
-    windows = fn.Environment().from_collection([1]).key_by(int).window(fn.EndOfInput()).evictor(fn.CountEvictor(1))
+    windows = (
+        fn.Environment().from_collection([1]).key_by(int).window(fn.EndOfInput()).evictor(fn.triggers.CountEvictor(1))
+    )
     with pytest.raises(fn.errors.PlanError, match="takes a function for process=, not the ProcessWindowFunction Last"):
         windows.reduce(max, process=Last())
     with pytest.raises(fn.errors.PlanError, match="use process\\(\\) alone"):

@@ -17,7 +17,7 @@ WORDS = ["to", "be", "or", "not", "to", "be"]
 LONG = fn.Tumbling("1d")
 
 
-def windowed(env: fn.Environment, window: fn.Tumbling = LONG) -> fn.WindowedStream[str, str]:
+def windowed(env: fn.Environment, window: fn.Tumbling = LONG) -> fn.streams.WindowedStream[str, str]:
     return env.from_collection(WORDS).rebalance().key_by(lambda word: word).window(window)
 
 

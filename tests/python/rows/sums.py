@@ -31,6 +31,6 @@ class Sums(fn.BatchAggregate):
         return states["sum"]
 
 
-def collected(rows: fn.CollectedRows) -> list[dict[str, Any]]:
+def collected(rows: fn.rows.CollectedRows) -> list[dict[str, Any]]:
     """Give all rows in an order of their own."""
     return rows.to_polars().sort(pl.all()).to_dicts()

@@ -144,7 +144,7 @@ KEYS = {
     "text": (pa.string(), st.none() | st.text(max_size=2)),
     "bool": (pa.bool_(), st.none() | st.booleans()),
 }
-AGGREGATES: dict[str, tuple[fn.Aggregate, pl.Expr]] = {
+AGGREGATES: dict[str, tuple[fn.rows.Aggregate, pl.Expr]] = {
     "n": (fn.count(), pl.len()),
     **{f"n_{c}": (fn.count(c), pl.col(c).count()) for c in VALUES},
     **{

@@ -264,7 +264,7 @@ def sums(
     return env, results.collect()
 
 
-def results_in(*rows: fn.CollectedRows) -> set[tuple[int, int, float, int]]:
+def results_in(*rows: fn.rows.CollectedRows) -> set[tuple[int, int, float, int]]:
     found = [row for each in rows for row in each.to_arrow().to_pylist()]
     return {(row["key"], row["window_start"].timestamp(), row["own"], row["total"]) for row in found}
 

@@ -38,7 +38,7 @@ def sums(
     return env, collected
 
 
-def found_in(collected: fn.CollectedRows) -> set[tuple[int, int, int, int]]:
+def found_in(collected: fn.rows.CollectedRows) -> set[tuple[int, int, int, int]]:
     rows = collected.to_arrow().to_pylist()
     return {(row["key"], row["start"], row["total"], row["count"]) for row in rows}
 
@@ -66,7 +66,7 @@ def test_rows_go_on_with_another_parallelism(parallelism: int, tmp_path: Path) -
 
 
 def test_a_savepoint_is_gone_on_from_by_another_dataflow(tmp_path: Path) -> None:
-    def job(storage: str, **begin: Any) -> tuple[fn.Environment, fn.CollectedRows]:
+    def job(storage: str, **begin: Any) -> tuple[fn.Environment, fn.rows.CollectedRows]:
         env = fn.Environment(parallelism=2)
         env.enable_checkpointing("50ms", storage=tmp_path / storage, **begin)
         source = Half() if begin else Half(SLOWLY_S)
@@ -90,7 +90,7 @@ def test_a_savepoint_is_gone_on_from_by_another_dataflow(tmp_path: Path) -> None
 
 
 def test_other_aggregates_are_refused_by_name(tmp_path: Path) -> None:
-    def job(**aggregates: fn.Aggregate) -> fn.Environment:
+    def job(**aggregates: fn.rows.Aggregate) -> fn.Environment:
         env = fn.Environment()
         env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
         source = Half(SLOWLY_S)
@@ -163,7 +163,7 @@ def test_what_would_find_nothing_of_what_was_kept_is_refused(
 
 
 def test_keys_of_another_number_type_are_the_same_keys(tmp_path: Path) -> None:
-    def job(kind: str) -> tuple[fn.Environment, fn.CollectedRows]:
+    def job(kind: str) -> tuple[fn.Environment, fn.rows.CollectedRows]:
         env = fn.Environment()
         env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
         rows = env.from_arrow(Half(SLOWLY_S), schema={"key": "int64", "ms": "int64", "n": "int64"})

@@ -91,7 +91,7 @@ def sessions_of(rows: list[Row]) -> Counter[tuple[int, int, int]]:
     return found
 
 
-def milliseconds(rows: fn.CollectedRows, *columns: str) -> Counter[tuple[int, ...]]:
+def milliseconds(rows: fn.rows.CollectedRows, *columns: str) -> Counter[tuple[int, ...]]:
     """Take key, bounds of the window and count out of a result."""
     table = rows.to_arrow()
     bounds = (table[column].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist() for column in columns)
@@ -101,7 +101,7 @@ def milliseconds(rows: fn.CollectedRows, *columns: str) -> Counter[tuple[int, ..
     return found
 
 
-def late(result: fn.JobResult) -> int:
+def late(result: fn.observation.JobResult) -> int:
     return sum(task.late_records for task in result.tasks)
 
 
@@ -321,7 +321,7 @@ def test_a_job_that_is_restored_holds_event_time_for_the_rows_that_are_left(
     for number, rows in enumerate(files):
         pq.write_table(table_of(rows), tmp_path / "files" / f"{number}.parquet", row_group_size=100)
 
-    def job(parallelism: int) -> tuple[fn.Environment, fn.CollectedRows]:
+    def job(parallelism: int) -> tuple[fn.Environment, fn.rows.CollectedRows]:
         env = fn.Environment(parallelism=parallelism, max_parallelism=16)
         env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
         rows = env.read_parquet(tmp_path / "files", event_time="ms", delay=delay)

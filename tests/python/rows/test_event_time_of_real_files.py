@@ -96,7 +96,7 @@ def test_days_of_flights_are_those_of_polars(
     assert sum(task.late_records for task in result.tasks) == 0
 
 
-def same(found: fn.CollectedRows, right: pl.DataFrame) -> bool:
+def same(found: fn.rows.CollectedRows, right: pl.DataFrame) -> bool:
     """Say whether a result has the rows of a frame, in any order."""
     frame = found.to_polars().select(pl.col(name).cast(kind) for name, kind in right.schema.items())
     return frame.sort(pl.all()).equals(right.sort(pl.all()))

@@ -229,7 +229,7 @@ JOINS: dict[str, tuple[OfRows, set[tuple[int, int]]]] = {
 }
 
 
-def found_in(collected: fn.CollectedRows) -> set[tuple[int, int]]:
+def found_in(collected: fn.rows.CollectedRows) -> set[tuple[int, int]]:
     found = collected.to_arrow()
     return set(zip(found["n"].to_pylist(), found["m"].to_pylist(), strict=True))
 

@@ -221,7 +221,7 @@ def test_a_sum_that_is_too_large_names_its_day() -> None:
 def test_days_go_on_from_a_checkpoint_and_are_days_to_who_reads_it(
     backend: Literal["memory", "disk"], tmp_path: Path
 ) -> None:
-    def job(parallelism: int, pause_s: float) -> tuple[fn.Environment, fn.CollectedRows]:
+    def job(parallelism: int, pause_s: float) -> tuple[fn.Environment, fn.rows.CollectedRows]:
         env = fn.Environment(parallelism=parallelism, state_backend=backend, max_parallelism=128)
         env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
         rows = env.from_arrow(Half(pause_s), schema={"key": "int64", "ms": "int64", "n": "int64"}).set_parallelism(2)

@@ -88,14 +88,14 @@ ROWS = [(n % 2, n * 200, n) for n in range(10)]
 @pytest.mark.parametrize(
     ("window", "trigger"),
     [
-        (fn.Global(), fn.CountTrigger(2)),
-        (fn.Global(), fn.PurgingTrigger(fn.CountTrigger(2))),
-        (fn.Tumbling("1s"), fn.EventTimeTrigger()),
-        (fn.Tumbling("1s"), fn.PurgingTrigger(fn.CountTrigger(2))),
-        (fn.Sliding("1s", "400ms"), fn.CountTrigger(2)),
-        (fn.Session("10s"), fn.PurgingTrigger(fn.EventTimeTrigger())),
-        (fn.Tumbling("2s"), fn.ContinuousEventTimeTrigger("600ms")),
-        (fn.Tumbling("2s"), fn.PurgingTrigger(fn.ContinuousEventTimeTrigger("600ms"))),
+        (fn.Global(), fn.triggers.CountTrigger(2)),
+        (fn.Global(), fn.triggers.PurgingTrigger(fn.triggers.CountTrigger(2))),
+        (fn.Tumbling("1s"), fn.triggers.EventTimeTrigger()),
+        (fn.Tumbling("1s"), fn.triggers.PurgingTrigger(fn.triggers.CountTrigger(2))),
+        (fn.Sliding("1s", "400ms"), fn.triggers.CountTrigger(2)),
+        (fn.Session("10s"), fn.triggers.PurgingTrigger(fn.triggers.EventTimeTrigger())),
+        (fn.Tumbling("2s"), fn.triggers.ContinuousEventTimeTrigger("600ms")),
+        (fn.Tumbling("2s"), fn.triggers.PurgingTrigger(fn.triggers.ContinuousEventTimeTrigger("600ms"))),
     ],
 )
 @pytest.mark.parametrize("own", [False, True], ids=["flownet's", "one's own"])
@@ -115,7 +115,7 @@ def test_triggers_say_when_results_go_out_as_of_objects(window: Any, trigger: An
 
 def test_the_best_so_far_go_out_when_a_trigger_says() -> None:
     env = fn.Environment()
-    rows = scripted(env, ROWS).key_by("key").window(fn.Global()).trigger(fn.CountTrigger(4))
+    rows = scripted(env, ROWS).key_by("key").window(fn.Global()).trigger(fn.triggers.CountTrigger(4))
     best = rows.top_n(2, "value").collect()
     env.execute(workers=0)
     # And once more with all of them, when the input ends.
@@ -127,14 +127,14 @@ def test_it_fires_on_with_what_a_checkpoint_has(tmp_path: Path) -> None:
     env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
     source = env.from_arrow(Half(), schema={"key": "int64", "ms": "int64", "n": "int64"})
     rows = source.map_batches(FailsOnce(tmp_path)).key_by("key")
-    counts = rows.window(fn.Global()).trigger(fn.CountTrigger(100)).agg(n=fn.count()).collect()
+    counts = rows.window(fn.Global()).trigger(fn.triggers.CountTrigger(100)).agg(n=fn.count()).collect()
     result = env.execute()
     assert result.restarted == 1
     assert {row["n"] for row in counts.to_arrow().to_pylist()} == {100, 200, 300, 400}
     assert HALF_ROWS == 400 * 100
 
 
-class Own(fn.Trigger[Any]):
+class Own(fn.triggers.Trigger[Any]):
     pass
 
 
@@ -147,11 +147,17 @@ def test_what_cannot_be_is_refused_where_it_is_written() -> None:
     for made, said in [
         (lambda: windows.trigger(Own()), r"trigger\(Own\): windows of rows have no triggers that look at records"),
         (
-            lambda: windows.trigger(fn.DeltaTrigger(1, lambda one, other: 0)),
+            lambda: windows.trigger(fn.triggers.DeltaTrigger(1, lambda one, other: 0)),
             "windows of rows have no triggers that look",
         ),
-        (lambda: windows.trigger(seven), r"trigger\(\) needs a trigger such as flownet.CountTrigger\(100\), not"),
-        (lambda: windows.trigger(fn.ProcessingTimeTrigger()), "goes by processing time, and these windows by event"),
+        (
+            lambda: windows.trigger(seven),
+            r"trigger\(\) needs a trigger such as flownet.triggers.CountTrigger\(100\), not",
+        ),
+        (
+            lambda: windows.trigger(fn.triggers.ProcessingTimeTrigger()),
+            "goes by processing time, and these windows by event",
+        ),
         (lambda: windows.side_output_late_data(text), r"side_output_late_data\(\) needs a flownet.OutputTag"),
         (
             lambda: forever.agg(n=fn.count()),

@@ -131,7 +131,7 @@ def test_a_page_that_does_not_have_its_checksum_is_named_with_its_file(tmp_path:
 def test_rows_go_on_behind_those_that_were_read(tmp_path: Path) -> None:
     numbers = write(tmp_path / "in", 2)
 
-    def job(pause_s: float) -> tuple[fn.Environment, fn.CollectedRows]:
+    def job(pause_s: float) -> tuple[fn.Environment, fn.rows.CollectedRows]:
         env = fn.Environment(parallelism=2)
         env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
 

@@ -55,8 +55,8 @@ def json(folder: Path) -> list[dict[str, Any]]:
 READERS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {"parquet": parquet, "csv": csv, "json": json}
 
 
-def write(rows: fn.Rows, format: str, folder: Path) -> fn.StreamSink:
-    sink: fn.StreamSink = getattr(rows, f"write_{format}")(folder)
+def write(rows: fn.Rows, format: str, folder: Path) -> fn.streams.StreamSink:
+    sink: fn.streams.StreamSink = getattr(rows, f"write_{format}")(folder)
     return sink
 
 

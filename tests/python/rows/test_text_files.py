@@ -195,7 +195,7 @@ def test_lines_without_a_header_and_of_packed_files(tmp_path: Path) -> None:
 def test_rows_go_on_behind_those_that_were_read(method: str, tmp_path: Path) -> None:
     numbers = write(tmp_path / "in", 20)
 
-    def job(pause_s: float) -> tuple[fn.Environment, fn.CollectedRows]:
+    def job(pause_s: float) -> tuple[fn.Environment, fn.rows.CollectedRows]:
         env = fn.Environment(parallelism=2)
         env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
 

@@ -186,7 +186,7 @@ def test_a_file_that_comes_before_a_restore_leaves_the_rows_of_the_others_as_the
 ) -> None:
     write(tmp_path / "in", *(pa.table({"n": range(start, start + 500)}) for start in range(0, 5_000, 500)))
 
-    def job(pause_s: float) -> tuple[fn.Environment, fn.CollectedRows]:
+    def job(pause_s: float) -> tuple[fn.Environment, fn.rows.CollectedRows]:
         env = fn.Environment(parallelism=2)
         env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
         rows = env.read_parquet(tmp_path / "in", columns=["n"]).map_batches(Pauses(pause_s))

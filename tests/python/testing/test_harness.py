@@ -157,24 +157,28 @@ class Sizes(fn.ProcessWindowFunction[str, str, Any]):
         yield (key, ctx.window.start_ms, values, ctx.window_state["firings"], ctx.global_state["firings"], ctx.now_ms())
 
 
-class Twice(fn.Trigger[str]):
+class Twice(fn.triggers.Trigger[str]):
     """Fires for every second record, and at the end."""
 
-    def on_element(self, value: str, timestamp_ms: int, window: fn.Window, ctx: fn.TriggerContext) -> fn.TriggerResult:
+    def on_element(
+        self, value: str, timestamp_ms: int, window: fn.Window, ctx: fn.triggers.TriggerContext
+    ) -> fn.triggers.TriggerResult:
         ctx.state["seen"] = ctx.state.get("seen", 0) + 1
         ctx.delete_event_time_timer(ctx.state.get("end", 0))
         ctx.state["end"] = window.end_ms - 1
         ctx.register_event_time_timer(window.end_ms - 1)
-        return fn.TriggerResult.FIRE if ctx.state["seen"] % 2 == 0 else fn.TriggerResult.CONTINUE
+        return fn.triggers.TriggerResult.FIRE if ctx.state["seen"] % 2 == 0 else fn.triggers.TriggerResult.CONTINUE
 
-    def on_event_time(self, time_ms: int, window: fn.Window, ctx: fn.TriggerContext) -> fn.TriggerResult:
-        return fn.TriggerResult.FIRE_AND_PURGE
+    def on_event_time(
+        self, time_ms: int, window: fn.Window, ctx: fn.triggers.TriggerContext
+    ) -> fn.triggers.TriggerResult:
+        return fn.triggers.TriggerResult.FIRE_AND_PURGE
 
 
 def test_sessions_with_trigger_evictor_function_and_their_state() -> None:
     def build(stream: fn.Stream[str]) -> fn.Stream[Any]:
         windows = stream.key_by(lambda word: word[0]).window(fn.Session("10s")).trigger(Twice())
-        return windows.evictor(fn.CountEvictor(2)).process(Sizes())
+        return windows.evictor(fn.triggers.CountEvictor(2)).process(Sizes())
 
     with Harness(build, now_ms=77) as harness:
         assert harness.send("a1", 1_000) == []
@@ -195,7 +199,7 @@ def test_sessions_with_trigger_evictor_function_and_their_state() -> None:
 def test_a_purge_forgets_the_records_of_a_window_and_not_its_state() -> None:
     def build(stream: fn.Stream[str]) -> fn.Stream[Any]:
         windows = stream.key_by(lambda word: word[0]).window(fn.Global())
-        return windows.trigger(fn.PurgingTrigger(fn.CountTrigger(1))).process(Sizes())
+        return windows.trigger(fn.triggers.PurgingTrigger(fn.triggers.CountTrigger(1))).process(Sizes())
 
     with Harness(build) as harness:
         assert harness.send("a1", 1) == [("a", -(2**63), ["a1"], 1, 1, 0)]
@@ -480,7 +484,7 @@ def test_changes_come_out_and_what_they_keep_is_shown() -> None:
         assert harness.states == {"a": {"rows": 2, "accumulator": 2}}
     ann = Person("ann", 30)
 
-    def join(people: fn.Stream[Any], visits: fn.Stream[Any]) -> fn.ChangelogStream[Any]:
+    def join(people: fn.Stream[Any], visits: fn.Stream[Any]) -> fn.streams.ChangelogStream[Any]:
         joined = people.as_changelog().join(visits, "left").where(lambda person: person).equal_to(0)
         return joined.apply()
 

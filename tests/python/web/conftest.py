@@ -35,13 +35,13 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def ui() -> Iterator[fn.Ui]:
+def ui() -> Iterator[fn.observation.Ui]:
     with fn.serve_ui(0, actions=True) as ui:
         yield ui
 
 
 @pytest.fixture
-def page(browser: Browser, ui: fn.Ui) -> Iterator[Page]:
+def page(browser: Browser, ui: fn.observation.Ui) -> Iterator[Page]:
     """Give an empty page that has seen no error and asked nobody else when the test has ended."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()

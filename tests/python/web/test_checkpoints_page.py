@@ -23,7 +23,7 @@ def counting(tmp_path: Path) -> fn.Environment:
     return env
 
 
-def test_a_checkpoint_says_what_each_task_has_of_it(ui: fn.Ui, tmp_path: Path, workers: int) -> None:
+def test_a_checkpoint_says_what_each_task_has_of_it(ui: fn.observation.Ui, tmp_path: Path, workers: int) -> None:
     with counting(tmp_path).execute_async(workers, ui=ui) as job:
         until_true(lambda: job.status().checkpoints_made >= 12)
         status = job.status()
@@ -40,7 +40,7 @@ def test_a_checkpoint_says_what_each_task_has_of_it(ui: fn.Ui, tmp_path: Path, w
     assert last in seen or seen[-1].number > last.number
 
 
-def test_a_checkpoint_opens_into_its_tasks_and_stays_open(page: Page, ui: fn.Ui, tmp_path: Path) -> None:
+def test_a_checkpoint_opens_into_its_tasks_and_stays_open(page: Page, ui: fn.observation.Ui, tmp_path: Path) -> None:
     with counting(tmp_path).execute_async(ui=ui) as job:
         until(page, lambda: job.status().checkpoints_made >= 3)
         page.goto(job.ui_url or "")

@@ -30,7 +30,7 @@ class FailsTwice(fn.MapFunction[int, int]):
         raise ValueError(f"<b>{attempt}</b>")
 
 
-def test_restarts_open_into_the_tracebacks_of_their_failures(page: Page, ui: fn.Ui, tmp_path: Path) -> None:
+def test_restarts_open_into_the_tracebacks_of_their_failures(page: Page, ui: fn.observation.Ui, tmp_path: Path) -> None:
     env = fn.Environment(restart="fixed:3:10ms", status_interval="50ms")
     env.from_iterable(lambda subtask, subtasks: itertools.count()).map(FailsTwice(tmp_path)).filter(
         lambda _: False

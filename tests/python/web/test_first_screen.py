@@ -22,7 +22,9 @@ def alerts(page: Page) -> list[str]:
     return page.locator("#alerts li").all_text_contents()
 
 
-def test_late_records_restarts_and_checkpoints_are_on_the_first_screen(page: Page, ui: fn.Ui, tmp_path: Path) -> None:
+def test_late_records_restarts_and_checkpoints_are_on_the_first_screen(
+    page: Page, ui: fn.observation.Ui, tmp_path: Path
+) -> None:
     go_on = threading.Event()
     strategy: fn.WatermarkStrategy[int] = fn.WatermarkStrategy.for_monotonous_timestamps()
 
@@ -66,7 +68,7 @@ def test_late_records_restarts_and_checkpoints_are_on_the_first_screen(page: Pag
             job.wait()
 
 
-def test_between_two_attempts_it_says_what_failed_and_rates_are_zero(page: Page, ui: fn.Ui) -> None:
+def test_between_two_attempts_it_says_what_failed_and_rates_are_zero(page: Page, ui: fn.observation.Ui) -> None:
     def work(number: int) -> int:
         if number == 2000:
             raise ValueError("no price for 2000")

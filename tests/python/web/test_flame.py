@@ -20,7 +20,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 from flownet.client import Client as RemoteJobs
-from flownet.observation.flame import Flame
+from flownet.observation import Flame
 
 from .test_server import Client, request, until
 
@@ -28,12 +28,12 @@ FAST = {"samples": 40, "every_ms": 10}
 
 
 @pytest.fixture
-def client(ui: fn.Ui) -> Client:
+def client(ui: fn.observation.Ui) -> Client:
     return Client(ui)
 
 
 @pytest.fixture
-def remote(ui: fn.Ui) -> RemoteJobs:
+def remote(ui: fn.observation.Ui) -> RemoteJobs:
     return RemoteJobs(ui.url)
 
 
@@ -75,7 +75,9 @@ def found(flame: Flame, what: str) -> int:
     return sum(frame.samples for frame in flame.frames if what in {frame.function, frame.state})
 
 
-def test_a_function_that_burns_is_found_in_most_samples(ui: fn.Ui, remote: RemoteJobs, workers: int) -> None:
+def test_a_function_that_burns_is_found_in_most_samples(
+    ui: fn.observation.Ui, remote: RemoteJobs, workers: int
+) -> None:
     with endless(work).execute_async(workers, ui=ui) as job:
         until(lambda: job.status().tasks[1].records_in > 0)
         flame = remote.flame("1", 1, 0, **FAST)
@@ -100,7 +102,7 @@ def test_a_function_that_burns_is_found_in_most_samples(ui: fn.Ui, remote: Remot
 
 
 def test_a_function_that_sleeps_is_found_there_and_who_waits_for_it_is_found_waiting(
-    ui: fn.Ui, remote: RemoteJobs, workers: int
+    ui: fn.observation.Ui, remote: RemoteJobs, workers: int
 ) -> None:
     with endless(sleep).execute_async(workers, ui=ui) as job:
         until(lambda: job.status().tasks[0].back_pressured > 0.9)
@@ -115,7 +117,7 @@ def test_a_function_that_sleeps_is_found_there_and_who_waits_for_it_is_found_wai
     assert waits == round(source.back_pressured * source.taken)
 
 
-def test_a_function_that_keeps_the_interpreter_is_found_all_the_same(ui: fn.Ui, remote: RemoteJobs) -> None:
+def test_a_function_that_keeps_the_interpreter_is_found_all_the_same(ui: fn.observation.Ui, remote: RemoteJobs) -> None:
     env = fn.Environment(status_interval="50ms")
     env.from_iterable(itertools.count()).rebalance().map(hold).name("work").filter(lambda _: False).collect()
     with env.execute_async(1, ui=ui) as job:
@@ -129,7 +131,7 @@ def test_a_function_that_keeps_the_interpreter_is_found_all_the_same(ui: fn.Ui, 
 
 
 def test_beside_calls_that_are_waited_for_their_event_loop_is_shown(
-    ui: fn.Ui, remote: RemoteJobs, workers: int
+    ui: fn.observation.Ui, remote: RemoteJobs, workers: int
 ) -> None:
     env = fn.Environment(status_interval="50ms")
     numbers = env.from_iterable(itertools.count()).rebalance()
@@ -149,7 +151,7 @@ def test_beside_calls_that_are_waited_for_their_event_loop_is_shown(
 
 
 def test_rows_without_python_have_states_and_no_functions(
-    ui: fn.Ui, remote: RemoteJobs, workers: int, tmp_path: Path
+    ui: fn.observation.Ui, remote: RemoteJobs, workers: int, tmp_path: Path
 ) -> None:
     def batches(subtask: int, subtasks: int) -> pa.RecordBatchReader:
         batch = pa.record_batch({"x": list(range(1000))})
@@ -189,7 +191,7 @@ def test_rows_without_python_have_states_and_no_functions(
     ],
 )
 def test_what_cannot_be_sampled_is_refused_with_a_sentence(
-    ui: fn.Ui, client: Client, path: str, status: int, said: str
+    ui: fn.observation.Ui, client: Client, path: str, status: int, said: str
 ) -> None:
     with endless(sleep).execute_async(ui=ui) as job:
         until(lambda: job.status().records > 0)
@@ -198,7 +200,7 @@ def test_what_cannot_be_sampled_is_refused_with_a_sentence(
 
 
 def test_a_job_that_is_not_there_and_one_that_has_ended_are_not_sampled(
-    ui: fn.Ui, client: Client, remote: RemoteJobs
+    ui: fn.observation.Ui, client: Client, remote: RemoteJobs
 ) -> None:
     with pytest.raises(errors.NoSuchJobError):
         remote.flame("7", 0, 0)
@@ -233,7 +235,7 @@ def is_being_sampled(client: Client) -> bool:
 
 
 def test_one_subtask_of_a_job_is_sampled_at_a_time_and_its_end_ends_that(
-    ui: fn.Ui, client: Client, workers: int
+    ui: fn.observation.Ui, client: Client, workers: int
 ) -> None:
     with endless(sleep).execute_async(workers, ui=ui) as job:
         until(lambda: job.status().records > 0)
@@ -253,7 +255,7 @@ def test_one_subtask_of_a_job_is_sampled_at_a_time_and_its_end_ends_that(
 
 
 def test_who_hangs_up_ends_it_and_its_thread_goes(
-    ui: fn.Ui, client: Client, runtime_threads: Callable[[], set[str]]
+    ui: fn.observation.Ui, client: Client, runtime_threads: Callable[[], set[str]]
 ) -> None:
     with endless(sleep).execute_async(ui=ui) as job:
         until(lambda: job.status().records > 0)
@@ -268,7 +270,7 @@ def test_who_hangs_up_ends_it_and_its_thread_goes(
 
 
 def test_sampling_leaves_the_interpreter_as_it_was(
-    ui: fn.Ui, remote: RemoteJobs, runtime_threads: Callable[[], set[str]]
+    ui: fn.observation.Ui, remote: RemoteJobs, runtime_threads: Callable[[], set[str]]
 ) -> None:
     before = sys.getswitchinterval()
     with endless(work).execute_async(ui=ui) as job:

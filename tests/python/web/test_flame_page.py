@@ -41,7 +41,7 @@ def answer_with(page: Page, answer: dict[str, Any]) -> None:
     page.route("**/flame/**", tell)
 
 
-def test_a_subtask_is_sampled_and_what_it_does_is_drawn(page: Page, ui: fn.Ui) -> None:
+def test_a_subtask_is_sampled_and_what_it_does_is_drawn(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(status_interval="50ms")
     numbers = env.from_iterable(itertools.count()).rebalance()
     numbers.map(work).name("work").filter(lambda _: False).collect()
@@ -91,7 +91,7 @@ GRAPH = {
 }
 
 
-def test_one_goes_from_frame_to_frame_and_into_them_by_keyboard(page: Page, ui: fn.Ui) -> None:
+def test_one_goes_from_frame_to_frame_and_into_them_by_keyboard(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(status_interval="50ms")
     env.from_iterable(itertools.count(), rate_limit=10).collect()
     answer_with(page, GRAPH)
@@ -142,7 +142,7 @@ def test_one_goes_from_frame_to_frame_and_into_them_by_keyboard(page: Page, ui: 
         assert focused(page) == "", "one step for Tab, however many frames there are"
 
 
-def test_too_long_is_said_before_anybody_is_asked(page: Page, ui: fn.Ui) -> None:
+def test_too_long_is_said_before_anybody_is_asked(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(status_interval="50ms")
     env.from_iterable(itertools.count(), rate_limit=10).collect()
     asked: list[str] = []

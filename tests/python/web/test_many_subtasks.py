@@ -48,7 +48,7 @@ def thousand() -> fn.Environment:
     return env
 
 
-def test_an_update_of_a_thousand_subtasks_makes_no_elements(page: Page, ui: fn.Ui) -> None:
+def test_an_update_of_a_thousand_subtasks_makes_no_elements(page: Page, ui: fn.observation.Ui) -> None:
     with thousand().execute_async(ui=ui) as job:
         until(page, lambda: job.status().state == "running")
         assert sum(task["parallelism"] for task in told(ui, "jobs/1")["tasks"]) >= 1000

@@ -21,7 +21,7 @@ import flownet as fn
 from flownet import errors
 
 
-def told(ui: fn.Ui, path: str) -> Any:
+def told(ui: fn.observation.Ui, path: str) -> Any:
     headers = {"Authorization": f"Bearer {ui.token}"}
     request = urllib.request.Request(f"http://127.0.0.1:{ui.port}/api/v1/{path}", headers=headers)
     with urllib.request.urlopen(request) as answer:
@@ -43,7 +43,7 @@ def boxes(page: Page) -> list[str]:
     return [box.get_attribute("aria-label") or "" for box in page.locator("#graph [role=link]").all()]
 
 
-def test_it_follows_a_job_whose_pressure_changes(page: Page, ui: fn.Ui, tmp_path: Path) -> None:
+def test_it_follows_a_job_whose_pressure_changes(page: Page, ui: fn.observation.Ui, tmp_path: Path) -> None:
     gate = tmp_path / "fast"
 
     def work(number: int, gate: str = str(gate)) -> int:
@@ -89,7 +89,7 @@ def widths(page: Page, position: int) -> dict[str, float]:
     return {part: drawn[part] / drawn["frame"] for part in drawn if part not in {"frame", "box"}}
 
 
-def test_bars_show_what_a_task_works_on_and_words_what_it_waits_for(page: Page, ui: fn.Ui) -> None:
+def test_bars_show_what_a_task_works_on_and_words_what_it_waits_for(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(segment_size="1KiB", max_in_flight_time=None)
     numbers = env.from_iterable(itertools.repeat("x" * 200, 2000)).rebalance()
     numbers.map(lambda text: sum(range(20_000))).name("burn").collect()
@@ -123,7 +123,7 @@ class Counts(fn.MapFunction[int, int]):
         return value
 
 
-def test_a_task_shows_what_its_functions_count(page: Page, ui: fn.Ui) -> None:
+def test_a_task_shows_what_its_functions_count(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(parallelism=2)
     env.from_collection(range(10)).rebalance().map(Counts()).name("<i>counts</i>").collect()
     env.execute(ui=ui)
@@ -140,7 +140,7 @@ def test_a_task_shows_what_its_functions_count(page: Page, ui: fn.Ui) -> None:
     until(page, lambda: not page.locator("#users-metrics").is_visible())
 
 
-def test_a_task_shows_what_goes_through_its_operators(page: Page, ui: fn.Ui) -> None:
+def test_a_task_shows_what_goes_through_its_operators(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(parallelism=2)
     numbers = env.from_collection(range(1000)).name("numbers").rebalance()
     numbers.flat_map(lambda n: [n] * 3).name("<i>threes</i>").filter(lambda n: n % 2 == 0).collect()
@@ -162,7 +162,7 @@ def test_a_task_shows_what_goes_through_its_operators(page: Page, ui: fn.Ui) -> 
     assert all(rate.endswith("/s") for cell in cells for rate in cell[1:3])
 
 
-def test_a_task_shows_how_long_records_take_to_it(page: Page, ui: fn.Ui) -> None:
+def test_a_task_shows_how_long_records_take_to_it(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(parallelism=2, latency_interval="5ms")
     env.from_iterable(range(100), rate_limit=200).rebalance().map(lambda number: number).name("next").collect()
     result = env.execute(ui=ui)
@@ -177,7 +177,7 @@ def test_a_task_shows_how_long_records_take_to_it(page: Page, ui: fn.Ui) -> None
     until(page, lambda: "latency" not in (facts.text_content() or ""))
 
 
-def test_a_task_shows_what_it_holds_and_what_is_left_to_read(page: Page, ui: fn.Ui) -> None:
+def test_a_task_shows_what_it_holds_and_what_is_left_to_read(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(parallelism=2)
     env.from_collection(range(10)).key_by(lambda number: number % 3).count().name("counts").collect()
     env.execute(ui=ui)
@@ -189,7 +189,7 @@ def test_a_task_shows_what_it_holds_and_what_is_left_to_read(page: Page, ui: fn.
     assert "keys" not in (facts.text_content() or "")
 
 
-def test_a_subtask_opens_into_its_channels(page: Page, ui: fn.Ui) -> None:
+def test_a_subtask_opens_into_its_channels(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(parallelism=2, status_interval="50ms")
     numbers = env.from_iterable(lambda subtask, subtasks: itertools.count()).rebalance()
     numbers.map(lambda number: time.sleep(0.01)).name("slow").filter(lambda _: False).collect()
@@ -216,7 +216,7 @@ def test_a_subtask_opens_into_its_channels(page: Page, ui: fn.Ui) -> None:
         until(page, lambda: "does not run now" in (page.locator("#channels-facts").text_content() or ""))
 
 
-def test_it_shows_what_functions_say_as_it_comes(page: Page, ui: fn.Ui, tmp_path: Path) -> None:
+def test_it_shows_what_functions_say_as_it_comes(page: Page, ui: fn.observation.Ui, tmp_path: Path) -> None:
     gate = tmp_path / "more"
 
     def say(number: int, gate: str = str(gate)) -> int:
@@ -244,7 +244,7 @@ def test_it_shows_what_functions_say_as_it_comes(page: Page, ui: fn.Ui, tmp_path
     until(page, lambda: (page.locator("#log .facts").text_content() or "") == "Nothing was said yet.")
 
 
-def test_it_shows_what_each_process_takes(page: Page, ui: fn.Ui) -> None:
+def test_it_shows_what_each_process_takes(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(parallelism=2)
     env.from_collection([1, 2]).rebalance().map(lambda number: gc.collect()).collect()
     env.execute(workers=2, ui=ui)
@@ -258,7 +258,7 @@ def test_it_shows_what_each_process_takes(page: Page, ui: fn.Ui) -> None:
         assert cells[4:6] == [str(process["threads"]), str(process["open_files"] or "")]
 
 
-def test_it_says_why_a_job_failed(page: Page, ui: fn.Ui) -> None:
+def test_it_says_why_a_job_failed(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment()
     env.from_collection([1, 0]).map(lambda number: 1 // number).name("divide").collect()
     with pytest.raises(errors.OperatorError):
@@ -271,7 +271,7 @@ def test_it_says_why_a_job_failed(page: Page, ui: fn.Ui) -> None:
     assert "ZeroDivisionError" in traceback
 
 
-def test_tasks_open_by_keyboard_and_exchanges_do_not_cross_boxes(page: Page, ui: fn.Ui) -> None:
+def test_tasks_open_by_keyboard_and_exchanges_do_not_cross_boxes(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(parallelism=2, name="diamond", status_interval="50ms")
     numbers = env.from_iterable(itertools.count(), rate_limit=1000).rebalance().map(lambda number: number).name("split")
     left = numbers.key_by(lambda number: number % 2).map(lambda number: number).name("left")
@@ -301,7 +301,7 @@ def test_tasks_open_by_keyboard_and_exchanges_do_not_cross_boxes(page: Page, ui:
         until(page, lambda: not page.locator("#task").is_visible())
 
 
-def test_of_many_subtasks_those_in_view_are_there(page: Page, ui: fn.Ui) -> None:
+def test_of_many_subtasks_those_in_view_are_there(page: Page, ui: fn.observation.Ui) -> None:
     env = fn.Environment(name="wide", network_memory="256MiB")
     numbers = env.from_iterable(itertools.count(), rate_limit=100).rebalance().map(lambda number: number)
     numbers.set_parallelism(400).filter(lambda _: False).collect()
@@ -318,7 +318,7 @@ def test_of_many_subtasks_those_in_view_are_there(page: Page, ui: fn.Ui) -> None
 
 
 def test_jobs_are_cancelled_after_asking_and_a_server_that_has_gone_is_missed(
-    page: Page, ui: fn.Ui, tmp_path: Path
+    page: Page, ui: fn.observation.Ui, tmp_path: Path
 ) -> None:
     env = fn.Environment(name="to be cancelled")
     env.from_iterable(itertools.count(), rate_limit=100).filter(lambda _: False).collect()

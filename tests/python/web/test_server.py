@@ -33,7 +33,7 @@ JSON = {"Content-Type": "application/json"}
 class Client:
     """Asks one page."""
 
-    def __init__(self, ui: fn.Ui, *, shows_token: bool = True) -> None:
+    def __init__(self, ui: fn.observation.Ui, *, shows_token: bool = True) -> None:
         self.port = ui.port
         self.token = {"Authorization": f"Bearer {ui.token}"} if ui.token and shows_token else {}
 
@@ -55,7 +55,7 @@ class Client:
         return status, json.loads(text)
 
 
-def request(ui: fn.Ui, path: str) -> bytes:
+def request(ui: fn.observation.Ui, path: str) -> bytes:
     """Write a request as it goes over the wire."""
     headers = "".join(f"{name}: {value}\r\n" for name, value in Client(ui).token.items())
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode()
@@ -69,13 +69,13 @@ def until(holds: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture
-def ui() -> Iterator[fn.Ui]:
+def ui() -> Iterator[fn.observation.Ui]:
     with fn.serve_ui(0, actions=True) as ui:
         yield ui
 
 
 @pytest.fixture
-def client(ui: fn.Ui) -> Client:
+def client(ui: fn.observation.Ui) -> Client:
     return Client(ui)
 
 
@@ -97,7 +97,9 @@ def have_run(job: dict[str, Any]) -> bool:
     return all(task["busy"] + task["back_pressured"] + task["idle"] + task["interpreter"] > 0 for task in job["tasks"])
 
 
-def test_a_job_is_shown_as_its_status_says_while_it_runs_and_after(ui: fn.Ui, client: Client, workers: int) -> None:
+def test_a_job_is_shown_as_its_status_says_while_it_runs_and_after(
+    ui: fn.observation.Ui, client: Client, workers: int
+) -> None:
     with endless().execute_async(workers, ui=ui) as job:
         shown = until(lambda: (found := client.get("/api/v1/jobs/1"))["bottleneck"] and have_run(found) and found)
         assert (shown["id"], shown["name"], shown["state"], shown["workers"]) == ("1", "endless", "running", workers)
@@ -136,7 +138,7 @@ def test_a_job_is_shown_as_its_status_says_while_it_runs_and_after(ui: fn.Ui, cl
     assert job.ui_url == f"{ui.url}#/jobs/1"
 
 
-def test_what_is_said_is_asked_for_piece_by_piece(ui: fn.Ui, client: Client) -> None:
+def test_what_is_said_is_asked_for_piece_by_piece(ui: fn.observation.Ui, client: Client) -> None:
     def say(number: int) -> int:
         print("line", number)
         logging.getLogger("jobs").warning("record %d", number)
@@ -170,7 +172,7 @@ def test_what_is_said_is_asked_for_piece_by_piece(ui: fn.Ui, client: Client) -> 
         assert (status, "error" in json.loads(text)) == (400, True), wrong
 
 
-def test_a_job_that_failed_says_why_with_the_traceback(ui: fn.Ui, client: Client) -> None:
+def test_a_job_that_failed_says_why_with_the_traceback(ui: fn.observation.Ui, client: Client) -> None:
     env = fn.Environment()
     env.from_collection([1, 0]).map(lambda number: 1 // number).name("divide").collect()
     with pytest.raises(errors.OperatorError):
@@ -182,7 +184,7 @@ def test_a_job_that_failed_says_why_with_the_traceback(ui: fn.Ui, client: Client
     assert client.get("/api/v1/jobs")["jobs"][0]["error"] == shown["error"]
 
 
-def test_events_tell_of_a_job_until_it_has_ended(ui: fn.Ui, client: Client) -> None:
+def test_events_tell_of_a_job_until_it_has_ended(ui: fn.observation.Ui, client: Client) -> None:
     read, heard_some = 0, threading.Event()
 
     def numbers() -> Iterator[int]:
@@ -213,7 +215,7 @@ def test_events_tell_of_a_job_until_it_has_ended(ui: fn.Ui, client: Client) -> N
 
 
 def test_the_channels_of_a_subtask_say_who_is_at_their_other_end_and_who_is_blocked(
-    ui: fn.Ui, client: Client, workers: int
+    ui: fn.observation.Ui, client: Client, workers: int
 ) -> None:
     env = fn.Environment(parallelism=2, status_interval="50ms", segment_size="1KiB")
     numbers = env.from_iterable(lambda subtask, subtasks: itertools.count()).rebalance()
@@ -259,7 +261,7 @@ def test_the_channels_of_a_subtask_say_who_is_at_their_other_end_and_who_is_bloc
 
 
 def test_what_goes_by_the_channels_of_a_task_is_what_the_task_counts_at_both_of_their_ends(
-    ui: fn.Ui, client: Client, workers: int, tmp_path: Path
+    ui: fn.observation.Ui, client: Client, workers: int, tmp_path: Path
 ) -> None:
     def numbers(records: int) -> Callable[[int, int], Iterator[int]]:
         def numbers_of(subtask: int, subtasks: int) -> Iterator[int]:
@@ -303,7 +305,7 @@ def test_what_goes_by_the_channels_of_a_task_is_what_the_task_counts_at_both_of_
         job.wait()
 
 
-def test_the_rates_of_channels_are_those_since_a_look_before(ui: fn.Ui, client: Client) -> None:
+def test_the_rates_of_channels_are_those_since_a_look_before(ui: fn.observation.Ui, client: Client) -> None:
     env = fn.Environment(buffer_timeout="1ms")
     env.from_iterable(itertools.count(), rate_limit=1000).rebalance().filter(lambda _: False).collect()
     with env.execute_async(ui=ui) as job:
@@ -320,7 +322,9 @@ def test_the_rates_of_channels_are_those_since_a_look_before(ui: fn.Ui, client: 
         assert now["records_out_per_second"] > 0
 
 
-def test_many_may_look_at_channels_while_a_job_runs_and_ends(ui: fn.Ui, client: Client, workers: int) -> None:
+def test_many_may_look_at_channels_while_a_job_runs_and_ends(
+    ui: fn.observation.Ui, client: Client, workers: int
+) -> None:
     with endless().execute_async(workers, ui=ui) as job:
         until(lambda: job.status().records > 100)
         seen: list[int] = []
@@ -341,7 +345,7 @@ def test_many_may_look_at_channels_while_a_job_runs_and_ends(ui: fn.Ui, client: 
     assert set(seen) <= {200, 409}
 
 
-def test_what_was_is_told_second_by_second(ui: fn.Ui, client: Client) -> None:
+def test_what_was_is_told_second_by_second(ui: fn.observation.Ui, client: Client) -> None:
     def waits(history: Any) -> bool:
         return any(share > 0.5 for share in history["tasks"][0]["back_pressured"])
 
@@ -355,7 +359,7 @@ def test_what_was_is_told_second_by_second(ui: fn.Ui, client: Client) -> None:
         assert {len(line) for line in task.values()} == {len(lines["seconds"])}
 
 
-def test_the_plan_and_all_settings_are_shown(ui: fn.Ui, client: Client) -> None:
+def test_the_plan_and_all_settings_are_shown(ui: fn.observation.Ui, client: Client) -> None:
     env = endless()
     explained = env.explain()
     with env.execute_async(ui=ui):
@@ -366,7 +370,7 @@ def test_the_plan_and_all_settings_are_shown(ui: fn.Ui, client: Client) -> None:
 
 
 def test_metrics_are_read_by_prometheus_own_parser_and_time_sums_to_the_whole(
-    ui: fn.Ui, client: Client, workers: int
+    ui: fn.observation.Ui, client: Client, workers: int
 ) -> None:
     with endless(name='odd "name"\\\n').execute_async(workers, ui=ui) as job:
         until(lambda: job.status().records > 100)
@@ -435,7 +439,9 @@ class Otherwise(fn.ProcessFunction[int, int]):
         return None
 
 
-def test_what_functions_count_is_told_by_rest_and_by_metrics(ui: fn.Ui, client: Client, workers: int) -> None:
+def test_what_functions_count_is_told_by_rest_and_by_metrics(
+    ui: fn.observation.Ui, client: Client, workers: int
+) -> None:
     env = fn.Environment(parallelism=2)
     numbers = env.from_collection(range(20)).rebalance().process(Counts()).name("counts")
     numbers.process(Otherwise()).name("otherwise").collect()
@@ -461,7 +467,7 @@ def test_what_functions_count_is_told_by_rest_and_by_metrics(ui: fn.Ui, client: 
     assert buckets == {"1.0": 2, "10.0": 11, "+Inf": 20}, "each holds those below it, too"
 
 
-def test_jobs_are_cancelled_stopped_and_saved_by_rest(ui: fn.Ui, client: Client, tmp_path: Path) -> None:
+def test_jobs_are_cancelled_stopped_and_saved_by_rest(ui: fn.observation.Ui, client: Client, tmp_path: Path) -> None:
     env = endless()
     env.enable_checkpointing("10s", storage=str(tmp_path / "checkpoints"), allow_non_replayable=True)
     with env.execute_async(ui=ui) as job:
@@ -498,7 +504,7 @@ def test_jobs_are_cancelled_stopped_and_saved_by_rest(ui: fn.Ui, client: Client,
     ("body", "status"),
     [("", 400), ("{", 400), ('{"drain": 3}', 422), ('{"drian": true}', 422), ('{"x": "' + "y" * 20_000 + '"}', 413)],
 )
-def test_bodies_that_are_none_are_refused(ui: fn.Ui, client: Client, body: str, status: int) -> None:
+def test_bodies_that_are_none_are_refused(ui: fn.observation.Ui, client: Client, body: str, status: int) -> None:
     with endless().execute_async(ui=ui) as job:
         answer, _, text = client.ask("/api/v1/jobs/1/stop", method="POST", body=body, headers=JSON)
         assert (answer, list(json.loads(text))) == (status, ["error"])
@@ -527,7 +533,7 @@ def test_other_names_of_this_machine_are_not_answered() -> None:
         assert client.ask("/api/v1/jobs", headers={"Host": "localhost:1"})[0] == 200
 
 
-def test_other_users_of_this_machine_cannot_act_on_jobs(ui: fn.Ui, client: Client) -> None:
+def test_other_users_of_this_machine_cannot_act_on_jobs(ui: fn.observation.Ui, client: Client) -> None:
     stranger = Client(ui, shows_token=False)
     assert ui.token is not None
     with endless().execute_async(ui=ui) as job:
@@ -552,7 +558,7 @@ def test_a_cookie_is_of_one_port() -> None:
             assert Client(ui, shows_token=False).ask("/api/v1/jobs", headers=of_both)[0] == 200
 
 
-def test_pages_of_others_change_nothing(ui: fn.Ui, client: Client) -> None:
+def test_pages_of_others_change_nothing(ui: fn.observation.Ui, client: Client) -> None:
     with endless().execute_async(ui=ui) as job:
         for headers in [
             {**JSON, "Origin": "http://evil.example"},
@@ -607,7 +613,9 @@ def test_addresses_that_are_none_are_refused(address: Any) -> None:
         fn.serve_ui(address)
 
 
-def test_a_port_that_is_taken_is_an_error_where_it_was_asked_for_and_else_the_next_one_does(ui: fn.Ui) -> None:
+def test_a_port_that_is_taken_is_an_error_where_it_was_asked_for_and_else_the_next_one_does(
+    ui: fn.observation.Ui,
+) -> None:
     with pytest.raises(errors.ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{ui.port}: .*in use"):
         fn.serve_ui(ui.port)
     env = fn.Environment()
@@ -638,7 +646,7 @@ def test_when_closed_the_port_is_free_and_jobs_go_on() -> None:
             ui.show(job)
 
 
-def test_clients_that_are_many_never_read_or_never_end_hold_up_nobody(ui: fn.Ui, client: Client) -> None:
+def test_clients_that_are_many_never_read_or_never_end_hold_up_nobody(ui: fn.observation.Ui, client: Client) -> None:
     with endless().execute_async(ui=ui) as job:
         until(lambda: job.status().records > 0)
         never_read = []
@@ -677,7 +685,7 @@ def answers_again(client: Client) -> bool:
         return False
 
 
-def test_one_is_asked_while_jobs_come_fail_and_go(ui: fn.Ui, client: Client) -> None:
+def test_one_is_asked_while_jobs_come_fail_and_go(ui: fn.observation.Ui, client: Client) -> None:
     ended = threading.Event()
     asked: list[int] = []
 

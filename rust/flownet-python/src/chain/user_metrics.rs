@@ -1,4 +1,4 @@
-//! Metric objects for users' functions, with the members that `flownet.api.metrics` promises.
+//! Metric objects for users' functions, with the members that `flownet.metrics` promises.
 
 use std::sync::Arc;
 

@@ -71,7 +71,7 @@ class Context:
     """Where a sink of a test runs."""
 
     operator, subtask, parallelism, worker = "sink", 0, 1, ""
-    metrics: fn.Metrics
+    metrics: fn.metrics.Metrics
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
@@ -173,7 +173,7 @@ def stop_before_commit(kafka: Broker, name: str, folder: Path) -> str:
     return (folder / "lineage").read_text()
 
 
-def resume(kafka: Broker, name: str, folder: Path) -> fn.JobResult:
+def resume(kafka: Broker, name: str, folder: Path) -> fn.observation.JobResult:
     env = checkpointed(folder)
     env.from_collection([1, 2, 3]).uid("numbers").sink_to(fn.KafkaSink(kafka.servers, name, value="json")).uid("sink")
     return env.execute()

@@ -86,7 +86,7 @@ class Context:
     """Where a sink of a test runs."""
 
     operator, subtask, parallelism, worker = "sink", 0, 1, ""
-    metrics: fn.Metrics
+    metrics: fn.metrics.Metrics
 
 
 def opened(servers: str, topic: str, **options: Any) -> fn.KafkaSink:

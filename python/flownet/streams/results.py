@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
+    from ..api.job import Job
     from ..observation.report import JobResult
-    from .job import Job
 
 T = TypeVar("T")
 B = TypeVar("B")

@@ -8,9 +8,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..errors import ConfigError
-from .functions import Window
-from .window import milliseconds
+from .api.functions import Window
+from .api.window import milliseconds
+from .errors import ConfigError
 
 T = TypeVar("T")
 
@@ -65,17 +65,17 @@ class Trigger(Generic[T]):
     Give out a window as soon as it holds 100 in all, and at its end:
 
     >>> import flownet as fn
-    >>> class Hundred(fn.Trigger):
+    >>> class Hundred(fn.triggers.Trigger):
     ...     def on_element(self, value, timestamp_ms, window, ctx):
     ...         ctx.register_event_time_timer(window.end_ms - 1)
     ...         ctx.state["sum"] = ctx.state.get("sum", 0) + value
     ...         if ctx.state["sum"] < 100:
-    ...             return fn.TriggerResult.CONTINUE
+    ...             return fn.triggers.TriggerResult.CONTINUE
     ...         ctx.state["sum"] = 0
-    ...         return fn.TriggerResult.FIRE
+    ...         return fn.triggers.TriggerResult.FIRE
     ...
     ...     def on_event_time(self, time_ms, window, ctx):
-    ...         return fn.TriggerResult.FIRE
+    ...         return fn.triggers.TriggerResult.FIRE
     """
 
     def on_element(self, value: T, timestamp_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult | None:
@@ -134,7 +134,7 @@ class CountTrigger(BuiltInTrigger):
     Examples
     --------
     >>> import flownet as fn
-    >>> fn.CountTrigger(100).when
+    >>> fn.triggers.CountTrigger(100).when
     {'count': 100}
     """
 
