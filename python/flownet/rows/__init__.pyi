@@ -1,8 +1,9 @@
-"""The classes of rows that functions and methods return, each with the module that defines it."""
+"""The classes of streams of rows, each with the module that defines it. `flownet.streams` says what they are for."""
 
 from .aggregates import Aggregate as Aggregate
 from .collected import CollectedRows as CollectedRows
-from .keyed import WindowedRows as WindowedRows
+from .keyed import KeyedRows as KeyedRows, WindowedRows as WindowedRows
 from .results import RowResults as RowResults
+from .stream import Rows as Rows
 
 __all__: list[str]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import _flownet
+from .. import _flownet, rows
 from ..api.functions import OutputTag
 from ..errors import PlanError
 from ..internal import config
@@ -14,13 +14,10 @@ from ..streams.checks import kind_of
 from .schemas import checked
 from .stream import Rows
 
-if TYPE_CHECKING:
-    from .keyed import KeyedRows
-
 
 def joined(
     method: str,
-    sides: tuple[KeyedRows, KeyedRows],
+    sides: tuple[rows.KeyedRows, rows.KeyedRows],
     by: dict[str, dict[str, Any]],
     suffix: str,
     late_tags: tuple[OutputTag | None, OutputTag | None],
@@ -83,7 +80,7 @@ def joined(
 
 def _late(
     method: str,
-    sides: tuple[KeyedRows, KeyedRows],
+    sides: tuple[rows.KeyedRows, rows.KeyedRows],
     by: dict[str, dict[str, Any]],
     tags: tuple[OutputTag | None, OutputTag | None],
 ) -> list[tuple[str, _flownet.RowSchema] | None]:
@@ -109,7 +106,7 @@ def _late(
     return late
 
 
-def _check_event_time(method: str, sides: tuple[KeyedRows, KeyedRows]) -> None:
+def _check_event_time(method: str, sides: tuple[rows.KeyedRows, rows.KeyedRows]) -> None:
     """Refuse rows that have no event time."""
     for keyed, which in zip(sides, ("first", "second"), strict=True):
         if not has_timestamps(keyed._rows._origins):

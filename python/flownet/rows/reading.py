@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from .. import rows
 from ..errors import PlanError
 from ..planning.dataflow import Dataflow, DataflowOwner, Node, Origin
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from .files import Paths
     from .schemas import SchemaLike
     from .splits import ReadOrder
-    from .stream import Rows
 
 
 class RowSources:
@@ -34,7 +34,7 @@ class RowSources:
         event_time: str | None = None,
         delay: str | timedelta | None = None,
         max_ahead: str | timedelta | None = None,
-    ) -> Rows:
+    ) -> rows.Rows:
         """Start from a table, or a stream of batches, of any library with the Arrow PyCapsule interface.
 
         Parameters
@@ -86,7 +86,7 @@ class RowSources:
         event_time: str | None = None,
         delay: str | timedelta | None = None,
         max_ahead: str | timedelta | None = None,
-    ) -> Rows:
+    ) -> rows.Rows:
         """Start from a structured array of numpy, or several, whose fields are the columns.
 
         Parameters
@@ -119,7 +119,7 @@ class RowSources:
         delay: str | timedelta | None = None,
         max_ahead: str | timedelta | None = None,
         order: ReadOrder = "event_time",
-    ) -> Rows:
+    ) -> rows.Rows:
         """Start from the rows of Parquet files, which the subtasks share: by row groups, of 64 files or more by files.
 
         Parameters
@@ -192,7 +192,7 @@ class RowSources:
         delay: str | timedelta | None = None,
         max_ahead: str | timedelta | None = None,
         order: ReadOrder = "event_time",
-    ) -> Rows:
+    ) -> rows.Rows:
         r"""Start from the rows of files of comma-separated values, which the subtasks share: one reads a file whole.
 
         Parameters
@@ -276,7 +276,7 @@ class RowSources:
         delay: str | timedelta | None = None,
         max_ahead: str | timedelta | None = None,
         order: ReadOrder = "event_time",
-    ) -> Rows:
+    ) -> rows.Rows:
         r"""Start from the rows of files with a line of JSON for each, which the subtasks share: one reads a file whole.
 
         Parameters
@@ -313,16 +313,16 @@ class RowSources:
         source = sources.read_lines(self._dataflow, "read_json", JsonFormat(), paths, given, filter, order)
         return self._wanted(source, filter, _EventTimeOptions(event_time, delay, max_ahead))
 
-    def _rows(self, source: tuple[Node, _flownet.RowSchema], timing: _EventTimeOptions | None = None) -> Rows:
-        from .stream import Rows
-
+    def _rows(self, source: tuple[Node, _flownet.RowSchema], timing: _EventTimeOptions | None = None) -> rows.Rows:
         node, schema = source
-        rows = Rows(cast("DataflowOwner", self), (Origin(node),), schema)
-        return rows if timing is None else timing.assign(rows)
+        read = rows.Rows(cast("DataflowOwner", self), (Origin(node),), schema)
+        return read if timing is None else timing.assign(read)
 
-    def _wanted(self, source: tuple[Node, _flownet.RowSchema], filter: Expr | None, timing: _EventTimeOptions) -> Rows:
-        rows = self._rows(source)
-        return timing.assign(rows if filter is None else rows.filter(filter))
+    def _wanted(
+        self, source: tuple[Node, _flownet.RowSchema], filter: Expr | None, timing: _EventTimeOptions
+    ) -> rows.Rows:
+        read = self._rows(source)
+        return timing.assign(read if filter is None else read.filter(filter))
 
 
 class _EventTimeOptions(NamedTuple):
@@ -332,11 +332,11 @@ class _EventTimeOptions(NamedTuple):
     delay: str | timedelta | None
     max_ahead: str | timedelta | None
 
-    def assign(self, rows: Rows) -> Rows:
+    def assign(self, read: rows.Rows) -> rows.Rows:
         if self.column is not None:
-            return rows.assign_timestamps(self.column, delay=self.delay, max_ahead=self.max_ahead)
+            return read.assign_timestamps(self.column, delay=self.delay, max_ahead=self.max_ahead)
         if self.max_ahead is not None:
             raise PlanError(
                 f"max_ahead={self.max_ahead!r} bounds event time, and rows have none: give event_time= and delay=, too"
             )
-        return rows
+        return read

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from .. import _flownet
+from .. import _flownet, rows
 from ..api.functions import OutputTag
 from ..errors import PlanError
 from ..internal import config
@@ -20,9 +20,6 @@ from .expressions import Expr, col, named_columns
 from .results import ToThisProcess
 from .schemas import SchemaLike, checked, schema_of
 from .sinks import RowSinks
-
-if TYPE_CHECKING:
-    from .keyed import KeyedRows
 
 
 class Rows(RowSinks, ToThisProcess):
@@ -312,7 +309,7 @@ class Rows(RowSinks, ToThisProcess):
         }
         return self._then("assign_timestamps", settings, self._schema)
 
-    def key_by(self, *columns: str | Expr, **named: Any) -> KeyedRows:
+    def key_by(self, *columns: str | Expr, **named: Any) -> rows.KeyedRows:
         """Say which columns are the key of rows: equal keys meet in one subtask, as those of objects do.
 
         Parameters
@@ -348,11 +345,9 @@ class Rows(RowSinks, ToThisProcess):
                     f"key_by: there is a column {column['name']!r} already, which aggregates may want: call the key "
                     "otherwise, as in key_by(x=...)"
                 )
-        rows = self._project("key_by", [{"with_columns": computed}]) if computed else self
-        from .keyed import KeyedRows
-
-        checked(_flownet.rows_after_agg, rows._schema, list(keys), [], None)
-        return KeyedRows(rows, keys)
+        keyed = self._project("key_by", [{"with_columns": computed}]) if computed else self
+        checked(_flownet.rows_after_agg, keyed._schema, list(keys), [], None)
+        return rows.KeyedRows(keyed, keys)
 
     def side_output(self, tag: OutputTag) -> Rows:
         """Read a side output of the operator.
@@ -424,8 +419,8 @@ class Rows(RowSinks, ToThisProcess):
                 raise PlanError(f"union() merges rows of the same columns, and these differ:\n{self}\n{other}")
         merged = (self, *others)
         if any(other._schema != self._schema for other in others):
-            merged = tuple(rows._with_nulls(_columns_with_nulls(merged)) for rows in merged)
-        origins = tuple(origin for rows in merged for origin in rows._origins)
+            merged = tuple(each._with_nulls(_columns_with_nulls(merged)) for each in merged)
+        origins = tuple(origin for each in merged for origin in each._origins)
         return Rows(self._env, origins, merged[0]._schema)
 
     def rebalance(self) -> Rows:
@@ -463,9 +458,7 @@ class Rows(RowSinks, ToThisProcess):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            from .keyed import KeyedRows
-
-            if not name.startswith("_") and name in vars(KeyedRows):
+            if not name.startswith("_") and name in vars(rows.KeyedRows):
                 raise AttributeError(
                     f'{name}() works by key: call key_by() before it, such as .key_by("user").{name}(...), or '
                     f".key_by(all=fn.lit(0)).{name}(...) to take all rows together"
@@ -476,6 +469,14 @@ class Rows(RowSinks, ToThisProcess):
                     "map_batches() calls a function with many rows at a time"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @staticmethod
+    def _of_records(env: DataflowOwner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:
+        """Make rows of the records of a stream."""
+        found = schema_of("to_rows", schema)
+        settings = {"to_rows": {"output": found.planned()}}
+        node = env._dataflow.add("rows", name="to_rows", settings=settings, inputs=origins)
+        return Rows(env, (Origin(node),), found)
 
     def _with_nulls(self, columns: list[str]) -> Rows:
         """Let these columns, and values inside them, be null."""
@@ -510,14 +511,6 @@ class Rows(RowSinks, ToThisProcess):
         return Rows(self._env, origins, self._schema)
 
 
-def rows_of_records(env: DataflowOwner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:
-    """Make rows of the records of a stream."""
-    found = schema_of("to_rows", schema)
-    settings = {"to_rows": {"output": found.planned()}}
-    node = env._dataflow.add("rows", name="to_rows", settings=settings, inputs=origins)
-    return Rows(env, (Origin(node),), found)
-
-
 def _expression(method: str, given: object) -> Expr:
     if not isinstance(given, Expr):
         raise PlanError(f'{method}() takes expressions such as fn.col("price") > 3, not {type(given).__name__}')
@@ -530,7 +523,7 @@ _NESTED = ("list", "struct")
 
 def _columns_with_nulls(merged: tuple[Rows, ...]) -> list[str]:
     """Find the columns that need a type for nulls, so that rows of all inputs have one schema."""
-    flags = zip(*([nullable for _, _, nullable in rows._schema.fields()] for rows in merged), strict=True)
+    flags = zip(*([nullable for _, _, nullable in each._schema.fields()] for each in merged), strict=True)
     differ = [len(set(of_column)) > 1 for of_column in flags]
     kinds = merged[0].schema
     return [name for name, differs in zip(kinds, differ, strict=True) if differs or kinds[name].startswith(_NESTED)]

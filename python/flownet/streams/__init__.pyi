@@ -1,4 +1,8 @@
-"""The classes of streams that methods return, each with the module that defines it."""
+"""The classes of streams, each with the module that defines it.
+
+Modules of `flownet.streams` and `flownet.rows` name classes of each other by ``streams.KeyedStream`` and
+``rows.Rows``: a method of `Stream` returns a `KeyedStream`, which is a `Stream`, so imports would form a ring.
+"""
 
 from .all_windowed import AllWindowedStream as AllWindowedStream
 from .changelog_stream import (
@@ -15,7 +19,9 @@ from .joined import (
     IntervalJoin as IntervalJoin,
     JoinedStreams as JoinedStreams,
 )
+from .keyed import KeyedStream as KeyedStream
 from .results import Results as Results
+from .stream import Stream as Stream
 from .windowed import WindowedStream as WindowedStream
 
 __all__: list[str]

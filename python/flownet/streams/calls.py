@@ -7,13 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .. import streams
 from ..api.functions import AsyncFunction
 from ..errors import ConfigError, PlanError
 from ..internal import config
 from .checks import kind_of
-
-if TYPE_CHECKING:
-    from .stream import Stream
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,7 +26,7 @@ class CallMethods(Generic[T]):
         capacity: int = 100,
         timeout: str | timedelta | None = "30s",
         ordered: bool = True,
-    ) -> Stream[R]:
+    ) -> streams.Stream[R]:
         """Turn each record into another by a call that waits for others, with many calls under way at a time.
 
         Calls run in an event loop that each subtask has for itself, on a thread of its own: what they wait for holds up
@@ -76,7 +74,7 @@ class CallMethods(Generic[T]):
         capacity: int = 100,
         timeout: str | timedelta | None = "30s",
         ordered: bool = True,
-    ) -> Stream[R]:
+    ) -> streams.Stream[R]:
         """Turn each record into any number of records by a call that waits for others.
 
         Parameters
@@ -97,7 +95,7 @@ class CallMethods(Generic[T]):
         """
         return self._call("flat_map_async", function, capacity, timeout, ordered)
 
-    def _call(self, method: str, function: Any, capacity: int, timeout: Any, ordered: bool) -> Stream[Any]:
+    def _call(self, method: str, function: Any, capacity: int, timeout: Any, ordered: bool) -> streams.Stream[Any]:
         _check_function(method, function)
         capacity = config.whole_number("capacity", capacity, 1, _MOST_CALLS)
         timeout_ms = None if timeout is None else config.duration_us("timeout", timeout) // 1000
@@ -117,7 +115,7 @@ class CallMethods(Generic[T]):
 
     if TYPE_CHECKING:
 
-        def _then(self, kind: str, function: object = None, **described: Any) -> Stream[Any]: ...
+        def _then(self, kind: str, function: object = None, **described: Any) -> streams.Stream[Any]: ...
 
 
 def _check_function(method: str, function: object) -> None:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from ..api.changes import Change, RowKind, identity_of
 from ..errors import ConfigError, PlanError, RetractionError
+from .changelog import (
+    ChangelogJoin,
+    GroupAggregate,
+    RetractableCount,
+    RetractableExtreme,
+    RetractableMean,
+    RetractableSum,
+    TopRows,
+    UserAggregate,
+)
 from .checks import function_of, key_of, kind_of, number_of
+from .connected import ConnectedStreams
 from .handle import OperatorHandle
 from .keyed import KeyedStream
 from .stream import Stream
@@ -171,6 +182,11 @@ class ChangelogStream(OperatorHandle, Generic[T]):
                 raise RetractionError(f"{name}() cannot take back what it made of a row that goes: {where}")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    @staticmethod
+    def _of_records(stream: Stream[Any]) -> ChangelogStream[Any]:
+        """Take the records of a stream as changes."""
+        return _changes(_in_order(stream).map(_as_change).name("as_changelog"))
+
     def _of(self, kind: str, function: object) -> ChangelogStream[Any]:
         return _changes(_in_order(self.to_stream())._then(kind, function))
 
@@ -194,8 +210,6 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> counts = env.from_collection(["to", "be", "to"]).as_changelog().key_by(str).count()
         """
-        from .changelog import RetractableCount
-
         return self._grouped("count", RetractableCount())
 
     def sum(self, field: int | str | None = None) -> ChangelogStream[tuple[K, Any]]:
@@ -210,8 +224,6 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> totals = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0).sum(1)
         """
-        from .changelog import RetractableSum
-
         return self._grouped("sum", RetractableSum(_field("sum", field)))
 
     def mean(self, field: int | str | None = None) -> ChangelogStream[tuple[K, Any]]:
@@ -221,8 +233,6 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> means = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0).mean(1)
         """
-        from .changelog import RetractableMean
-
         return self._grouped("mean", RetractableMean(_field("mean", field)))
 
     def min(self, field: int | str | None = None) -> ChangelogStream[tuple[K, Any]]:
@@ -232,8 +242,6 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> least = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0).min(1)
         """
-        from .changelog import RetractableExtreme
-
         return self._grouped("min", RetractableExtreme(_field("min", field), 0))
 
     def max(self, field: int | str | None = None) -> ChangelogStream[tuple[K, Any]]:
@@ -243,8 +251,6 @@ class KeyedChangelogStream(Generic[K, T]):
         --------
         >>> greatest = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0).max(1)
         """
-        from .changelog import RetractableExtreme
-
         return self._grouped("max", RetractableExtreme(_field("max", field), -1))
 
     def aggregate(
@@ -273,8 +279,6 @@ class KeyedChangelogStream(Generic[K, T]):
         >>> by_name = env.from_collection([("a", 1), ("a", 2)]).as_changelog().key_by(0)
         >>> totals = by_name.aggregate(0, lambda sum, row: sum + row[1], lambda sum, row: sum - row[1])
         """
-        from .changelog import UserAggregate
-
         for name, each in (("add", add), ("retract", retract), ("result", result)):
             if each is not None or name != "result":
                 function_of(f"aggregate({name}=)", each)  # type: ignore[arg-type]
@@ -301,8 +305,6 @@ class KeyedChangelogStream(Generic[K, T]):
         >>> sorted(table.rows())
         [('tea', 5), ('tea', 7)]
         """
-        from .changelog import TopRows
-
         best = TopRows(number_of("top_n", count), _itself if by is None else key_of("top_n", by))
         return _changes(self._keyed.process(best).name(f"top_n({count})"))
 
@@ -314,8 +316,6 @@ class KeyedChangelogStream(Generic[K, T]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _grouped(self, name: str, aggregate: Any) -> ChangelogStream[tuple[K, Any]]:
-        from .changelog import GroupAggregate
-
         return _changes(self._keyed.process(GroupAggregate(aggregate)).name(name))
 
 
@@ -349,9 +349,6 @@ class ChangeJoin(Generic[T, U]):
             Called with a row of each table when the two meet, and again when one of them goes: it must return the same
             then. Default: none, the rows of the result are tuples of the two.
         """
-        from .changelog import ChangelogJoin
-        from .connected import ConnectedStreams
-
         if None in self._keys:
             raise PlanError("join() needs where() and equal_to() before apply()")
         left, right = self._left.key_by(self._keys[0])._keyed, self._right.key_by(self._keys[1])._keyed
@@ -366,11 +363,6 @@ _WAY_OUT: Final = "to_stream() gives the changes themselves, as records"
 
 def _changes(stream: Stream[Any]) -> ChangelogStream[Any]:
     return ChangelogStream(stream._env, stream._origins)
-
-
-def changes_of(stream: Stream[Any]) -> ChangelogStream[Any]:
-    """Take the records of a stream as changes."""
-    return _changes(_in_order(stream).map(_as_change).name("as_changelog"))
 
 
 def _in_order(stream: Stream[Any]) -> Stream[Any]:

@@ -148,3 +148,9 @@ class StreamSink(OperatorHandle):
 
 _METHODS: Final[dict[PartitionerName, str]] = {"key_group": "key_by", "custom": "partition_custom"}
 """Partitioners that are not called like the method they come from."""
+
+
+def same_environment(method: str, left: OperatorHandle, right: OperatorHandle) -> None:
+    """Refuse two streams that no operator can both read."""
+    if left._env is not right._env:
+        raise PlanError(f"{method}() takes a stream of the same environment, and this is of another")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
+from .. import streams
 from ..api.functions import KeyedProcessFunction, OutputTag
 from ..api.rich_functions import FilterFunction
 from ..errors import ConfigError, PlanError
 from ..internal import config
 from ..planning.dataflow import Node, Origin
 from .checks import called_of, function_of, kind_of
-
-if TYPE_CHECKING:
-    from .keyed import KeyedStream
-    from .stream import Stream
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -31,14 +28,12 @@ _RESULTS: Final = OutputTag("results")
 
 
 def iterate(
-    stream: Stream[T],
-    step: Callable[[Stream[T]], Stream[T]],
+    stream: streams.Stream[T],
+    step: Callable[[streams.Stream[T]], streams.Stream[T]],
     until: Callable[[T], object] | FilterFunction[T] | None,
     limits: tuple[str | int, str | int],
-) -> Stream[T]:
+) -> streams.Stream[T]:
     """Add both ends of an iteration, and between them what the step adds."""
-    from .stream import Stream
-
     function_of("iterate", step)
     if until is not None:
         until = called_of("iterate", until, FilterFunction)
@@ -48,7 +43,7 @@ def iterate(
     head = dataflow.add("iteration_head", inputs=stream._origins, name="iterate")
     head.settings = {"iteration": head.id}
     try:
-        stepped = step(Stream(stream._env, (Origin(head),)))
+        stepped = step(streams.Stream(stream._env, (Origin(head),)))
         _check_step(stepped, stream, head)
     except BaseException:
         # As if it had not been called.
@@ -57,13 +52,11 @@ def iterate(
     settings = {"iteration": head.id, "memory_bytes": memory, "disk_bytes": disk}
     tail = dataflow.add("iteration_tail", inputs=stepped._origins, name="until", function=until, settings=settings)
     head.other_end, tail.other_end = tail, head
-    return Stream(stream._env, (Origin(tail),))
+    return streams.Stream(stream._env, (Origin(tail),))
 
 
-def _check_step(stepped: object, stream: Stream[Any], head: Node) -> None:
-    from .stream import Stream
-
-    if not isinstance(stepped, Stream):
+def _check_step(stepped: object, stream: streams.Stream[Any], head: Node) -> None:
+    if not isinstance(stepped, streams.Stream):
         raise PlanError(f"the step of iterate() returns the stream that goes round, not {kind_of(stepped)}")
     if stepped._env is not stream._env:
         raise PlanError("the step of iterate() returns a stream of another environment")
@@ -82,15 +75,12 @@ def _check_step(stepped: object, stream: Stream[Any], head: Node) -> None:
 
 
 def iterate_delta(
-    stream: KeyedStream[K, T],
+    stream: streams.KeyedStream[K, T],
     update: Callable[[Any, T], tuple[Any, Iterable[T]] | None],
     results: Results,
     limits: tuple[str | int, str | int],
-) -> Stream[tuple[K, Any]]:
+) -> streams.Stream[tuple[K, Any]]:
     """Add an iteration of which the step keeps a value for each key."""
-    from .keyed import KeyedStream
-    from .stream import Stream
-
     function_of("iterate_delta", update)
     if results not in ("last", "changes"):
         raise ConfigError(
@@ -98,16 +88,18 @@ def iterate_delta(
         )
     # The same of all: they come from one key_by().
     key = stream._origins[0].function
-    found: list[Stream[tuple[K, Any]]] = []
+    found: list[streams.Stream[tuple[K, Any]]] = []
 
-    def step(records: Stream[T]) -> Stream[T]:
-        by_key = KeyedStream[K, T](records._env, (replace(records._origins[0], partitioner="key_group", function=key),))
+    def step(records: streams.Stream[T]) -> streams.Stream[T]:
+        by_key = streams.KeyedStream[K, T](
+            records._env, (replace(records._origins[0], partitioner="key_group", function=key),)
+        )
         updated = by_key.process(_StateUpdate(update, results)).name("iterate_delta")
         found.append(updated.side_output(_RESULTS))
         return updated
 
     # What comes in is brought to its key behind the beginning, as what goes round is.
-    plain = Stream[T](
+    plain = streams.Stream[T](
         stream._env, tuple(replace(origin, partitioner=None, function=None) for origin in stream._origins)
     )
     iterate(plain, step, None, limits)
@@ -143,12 +135,12 @@ class IterationMethods(Generic[T]):
 
     def iterate(
         self,
-        step: Callable[[Stream[T]], Stream[T]],
+        step: Callable[[streams.Stream[T]], streams.Stream[T]],
         until: Callable[[T], object] | FilterFunction[T] | None,
         *,
         memory: str | int = "64MiB",
         disk: str | int = "1GiB",
-    ) -> Stream[T]:
+    ) -> streams.Stream[T]:
         """Let records go through some operators again and again, until they may leave.
 
         Each record goes through the step at least once. Of what comes out of it, the records for which ``until`` is

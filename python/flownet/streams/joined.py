@@ -210,12 +210,6 @@ def of_both(left: Stream[Any], right: Stream[Any]) -> tuple[Origin, ...]:
     return (*left._origins, *(replace(origin, side=1) for origin in right._origins))
 
 
-def same_environment(method: str, left: Stream[Any], right: Stream[Any]) -> None:
-    """Refuse two streams that no operator can both read."""
-    if left._env is not right._env:
-        raise PlanError(f"{method}() takes a stream of the same environment, and this is of another")
-
-
 def _paired(left: Stream[Any], right: Stream[Any], kind: str, function: Any, settings: dict[str, Any]) -> Stream[Any]:
     functions = None if function is None else {"pair": function_of("process", function)}
     env = left._env

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .. import codec
 from ..api.functions import KeyedProcessFunction
@@ -14,12 +14,11 @@ from ..errors import PlanError
 from ..state import OpenContext, ValueStateDescriptor
 from ..triggers import CountEvictor, CountTrigger, PurgingTrigger
 from .checks import called_of, field_of, function_of, kind_of, method_of, refuse_async_methods, told_of
+from .handle import same_environment
+from .iteration import Results, iterate_delta
+from .joined import AsOfJoin, IntervalJoin, JoinKind
 from .stream import Stream
 from .windowed import WindowedStream
-
-if TYPE_CHECKING:
-    from .iteration import Results
-    from .joined import AsOfJoin, IntervalJoin, JoinKind
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -234,8 +233,6 @@ class KeyedStream(Stream[V], Generic[K, V]):
         >>> sorted(least)
         [(1, 12), (2, 12), (3, 12), (4, 12), (6, 12), (9, 18), (12, 12), (18, 18)]
         """
-        from .iteration import iterate_delta
-
         return iterate_delta(self, update, results, (memory, disk))
 
     def interval_join(self, other: KeyedStream[K, U]) -> IntervalJoin[V, U]:
@@ -257,8 +254,6 @@ class KeyedStream(Stream[V], Generic[K, V]):
         >>> list(bought)
         [('ann', 60000)]
         """
-        from .joined import IntervalJoin
-
         self._check_other("interval_join", other)
         return IntervalJoin(self, other)
 
@@ -287,8 +282,6 @@ class KeyedStream(Stream[V], Generic[K, V]):
         >>> list(found)
         [(5, 1.1), (9, 1.2)]
         """
-        from .joined import AsOfJoin
-
         self._check_other("as_of_join", other)
         return AsOfJoin(self, other, how)
 
@@ -331,8 +324,6 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return self.window(Global()).trigger(CountTrigger(slide)).evictor(CountEvictor(size))
 
     def _check_other(self, method: str, other: object) -> None:
-        from .joined import same_environment
-
         if not isinstance(other, KeyedStream):
             raise PlanError(f"{method}() takes another stream by key, not {kind_of(other)}: call key_by() on it")
         same_environment(method, self, other)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from .. import rows, streams
 from ..api.functions import OutputTag, ProcessFunction
 from ..api.rich_functions import FilterFunction, FlatMapFunction, MapFunction
 from ..api.watermark import WatermarkStrategy, at_end_of_input
@@ -22,17 +23,12 @@ from ..planning.graph import FlowControl, PartitionerName
 from ..planning.hashing import Hashing, calls_hash
 from .calls import CallMethods
 from .checks import called_of, function_of, key_of, kind_of, number_of, refuse_async_methods
+from .handle import same_environment
 from .iteration import IterationMethods
 from .sinks import SinkMethods
 
 if TYPE_CHECKING:
     from ..rows.schemas import SchemaLike
-    from ..rows.stream import Rows
-    from .all_windowed import AllWindowedStream
-    from .changelog_stream import ChangelogStream
-    from .connected import ConnectedStreams
-    from .joined import JoinedStreams
-    from .keyed import KeyedStream
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -110,12 +106,12 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return self._then("filter", called_of("filter", predicate, FilterFunction))
 
     @overload
-    def key_by(self, key: Callable[[T], K]) -> KeyedStream[K, T]: ...
+    def key_by(self, key: Callable[[T], K]) -> streams.KeyedStream[K, T]: ...
 
     @overload
-    def key_by(self, key: int | str | tuple[int | str, ...]) -> KeyedStream[Any, T]: ...
+    def key_by(self, key: int | str | tuple[int | str, ...]) -> streams.KeyedStream[Any, T]: ...
 
-    def key_by(self, key: Callable[[T], Any] | int | str | tuple[int | str, ...]) -> KeyedStream[Any, T]:
+    def key_by(self, key: Callable[[T], Any] | int | str | tuple[int | str, ...]) -> streams.KeyedStream[Any, T]:
         """Bring all records of one key to the same subtask.
 
         Parameters
@@ -142,11 +138,9 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         --------
         >>> by_initial = env.from_collection(["to", "be", "too"]).key_by(lambda word: word[0])
         """
-        from .keyed import KeyedStream
+        return streams.KeyedStream(self._env, self._spread("key_group", key_of("key_by", key)))
 
-        return KeyedStream(self._env, self._spread("key_group", key_of("key_by", key)))
-
-    def to_rows(self, schema: SchemaLike) -> Rows:
+    def to_rows(self, schema: SchemaLike) -> rows.Rows:
         """Make a row of each record, for operators on columns.
 
         Records are dicts by name of column, tuples with a value for each column, or objects with an attribute for each,
@@ -178,9 +172,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         >>> totals.to_arrow().to_pylist()
         [{'user': 'ann', 'spent': 3.5}]
         """
-        from ..rows.stream import rows_of_records
-
-        return rows_of_records(self._env, self._origins, schema)
+        return rows.Rows._of_records(self._env, self._origins, schema)
 
     def process(self, function: ProcessFunction[T, R]) -> Stream[R]:
         """Work on one record at a time, with its time and side outputs, and at the end of the input.
@@ -261,7 +253,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
             raise PlanError(f"side_output() reads a flownet.OutputTag, not {kind_of(tag)}")
         return Stream(self._env, (Origin(self._node("side_output"), tag=tag.name),))
 
-    def connect(self, other: Stream[U]) -> ConnectedStreams[T, U]:
+    def connect(self, other: Stream[U]) -> streams.ConnectedStreams[T, U]:
         """Bring two streams to one operator, which sees from which each record came.
 
         Both by key, both not, or this one by key and the other `broadcast`.
@@ -276,15 +268,13 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         >>> words, switches = env.from_collection(["to", "be"]), env.from_collection([True])
         >>> connected = words.key_by(str).connect(switches.broadcast())
         """
-        from .connected import ConnectedStreams
-
         if not isinstance(other, Stream):
             raise PlanError(f"connect() takes a stream, not {kind_of(other)}")
         if other._env is not self._env:
             raise PlanError("connect() takes a stream of the same environment, and this is of another")
-        return ConnectedStreams(self, other)
+        return streams.ConnectedStreams(self, other)
 
-    def join(self, other: Stream[U]) -> JoinedStreams[T, U]:
+    def join(self, other: Stream[U]) -> streams.JoinedStreams[T, U]:
         """Bring together the records of two streams that have one key and lie in one window.
 
         Parameters
@@ -297,14 +287,12 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         >>> bids, asks = env.from_collection([("a", 1)]), env.from_collection([("a", 2)])
         >>> joined = bids.join(asks).where(0).equal_to(0).window(fn.EndOfInput()).apply(lambda bid, ask: (bid, ask))
         """
-        from .joined import JoinedStreams, same_environment
-
         if not isinstance(other, Stream):
             raise PlanError(f"join() takes a stream, not {kind_of(other)}")
         same_environment("join", self, other)
-        return JoinedStreams(self, other)
+        return streams.JoinedStreams(self, other)
 
-    def as_changelog(self) -> ChangelogStream[Any]:
+    def as_changelog(self) -> streams.ChangelogStream[Any]:
         """Take the records as the changes of a table.
 
         A record that is a `Change` is one; any other is a row that comes and stays.
@@ -317,9 +305,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         >>> sorted((change.value, str(change.kind)) for change in counts)
         [(('be', 1), '+I'), (('to', 1), '+I'), (('to', 1), '-U'), (('to', 2), '+U')]
         """
-        from .changelog_stream import changes_of
-
-        return changes_of(self)
+        return streams.ChangelogStream._of_records(self)
 
     def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy[T]) -> Stream[T]:
         """Say when each record is, in event time, and how far event time has come.
@@ -357,7 +343,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         name = "assign_timestamps_and_watermarks"
         return self._then("assign_timestamps", strategy.functions(), name=name, settings=settings)
 
-    def window_all(self, window: WindowAssigner) -> AllWindowedStream[T]:
+    def window_all(self, window: WindowAssigner) -> streams.AllWindowedStream[T]:
         """Cut all records together into windows, in one subtask.
 
         Parameters
@@ -372,9 +358,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         >>> list(totals)
         [3]
         """
-        from .all_windowed import AllWindowedStream
-
-        return AllWindowedStream._of(self.key_by(_nothing), window)
+        return streams.AllWindowedStream._of(self.key_by(_nothing), window)
 
     def union(self, *others: Stream[T]) -> Stream[T]:
         """Merge this stream with others of the same environment.
@@ -510,9 +494,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            from .keyed import KeyedStream
-
-            if name in vars(KeyedStream) and not name.startswith("_"):
+            if name in vars(streams.KeyedStream) and not name.startswith("_"):
                 raise AttributeError(
                     f"{name}() works by key: call key_by() before it, such as .key_by(lambda record: 0).{name}(...) to "
                     "take all records together"
