@@ -5,13 +5,9 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use flownet_core::{
-    CheckpointId,
-    event::{Barrier, BarrierKind},
-};
 use flownet_net::Stream;
 use flownet_runtime::{
-    CheckpointOrder, MetricsSnapshot, RootCause, TaskError, TaskInspection,
+    CheckpointOrder, CheckpointReport, MetricsSnapshot, TaskError, TaskInspection,
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     latency::Latency,
@@ -52,7 +48,7 @@ pub(crate) trait Worker {
     async fn end_sources(attempt: Attempt, drain: bool);
     /// Passes a checkpoint order to the worker's tasks, if they belong to this attempt of the job. Their region
     /// attempts must have begun by then: up to number `latest`.
-    async fn checkpoint(generation: u64, latest: u64, order: Order);
+    async fn checkpoint(generation: u64, latest: u64, order: CheckpointOrder);
     /// Returns what each task waits for. Expensive: called only if nothing makes progress.
     async fn inspect() -> Inspection;
     /// Returns the channels of one task, if the worker runs it. Expensive: called only when a user views the task.
@@ -101,52 +97,6 @@ pub(crate) struct TaskRestore {
     pub(crate) parts: Vec<PartRef>,
     /// Whether the task had finished.
     pub(crate) has_finished: bool,
-}
-
-/// Order for tasks about a checkpoint.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum Order {
-    /// Take it. With the trigger time in milliseconds since the epoch, and when barriers become unaligned.
-    Trigger { checkpoint: u64, triggered_ms: i64, overtakes: UnalignedMode },
-    /// The aligned timeout has passed: barriers are unaligned from now on.
-    Overtake { checkpoint: u64, triggered_ms: i64 },
-    /// The checkpoint is published.
-    Complete { checkpoint: u64 },
-    /// The checkpoint will never be published.
-    Abort { checkpoint: u64 },
-}
-
-/// Time at which the barriers of a checkpoint become unaligned.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum UnalignedMode {
-    Never,
-    AtOnce,
-    /// On an [order](Order::Overtake).
-    Late,
-}
-
-impl From<Order> for CheckpointOrder {
-    fn from(order: Order) -> Self {
-        let barrier = |checkpoint, timestamp_ms, kind| {
-            let checkpoint_id = CheckpointId::new(checkpoint);
-            Barrier { checkpoint_id, timestamp_ms, kind }
-        };
-        match order {
-            Order::Trigger { checkpoint, triggered_ms, overtakes } => {
-                let kind = match overtakes {
-                    UnalignedMode::Never => BarrierKind::Aligned,
-                    UnalignedMode::AtOnce => BarrierKind::Unaligned,
-                    UnalignedMode::Late => BarrierKind::AlignedWithTimeout,
-                };
-                Self::Trigger(barrier(checkpoint, triggered_ms, kind))
-            }
-            Order::Overtake { checkpoint, triggered_ms } => {
-                Self::Overtake(barrier(checkpoint, triggered_ms, BarrierKind::AlignedWithTimeout))
-            }
-            Order::Complete { checkpoint } => Self::Complete(checkpoint),
-            Order::Abort { checkpoint } => Self::Abort(checkpoint),
-        }
-    }
 }
 
 /// Reason why a worker could not carry out a request.
@@ -218,34 +168,11 @@ pub(crate) struct TaskEnd {
     pub(crate) has_run: bool,
 }
 
-/// Checkpoint report of a task.
+/// Checkpoint report of a task, with the location of its state.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct TaskReport {
     pub(crate) task: u32,
-    pub(crate) report: Report,
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) enum Report {
-    /// The snapshot is written.
-    Acknowledged {
-        checkpoint: u64,
-        snapshot: TaskSnapshot,
-        /// Whether the task had reached the end of its input.
-        is_last: bool,
-        /// Whether the input ended by itself.
-        has_finished: bool,
-        /// Time from the first barrier to the last.
-        aligned: Duration,
-        /// Time for which the task paused to take its snapshot.
-        stood_still: Duration,
-    },
-    /// Barriers have overtaken the queued output of the task, and this in-flight data is written.
-    Overtook { checkpoint: u64, snapshot: TaskSnapshot },
-    /// The task could not take its snapshot.
-    Declined { checkpoint: u64, reason: String, root_cause: Option<RootCause> },
-    /// The task has reached the end of its input, and waits for one more checkpoint.
-    Finished,
+    pub(crate) report: CheckpointReport<TaskSnapshot>,
 }
 
 /// Transport of messages `In` from the peer and `Out` to it.

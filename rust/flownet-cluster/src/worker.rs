@@ -14,12 +14,12 @@ use crate::{
     agent::Agent,
     launcher::{Greeting, Orders},
     port::{self, DialError},
-    rpc::{self, Attempt, Deployment, Inspection, Introduction, Order, StatusReport, Worker, WorkerFault},
+    rpc::{self, Attempt, Deployment, Inspection, Introduction, StatusReport, Worker, WorkerFault},
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 use flownet_net::{Credentials, CredentialsError};
 use flownet_runtime::{
-    ChainFactory,
+    ChainFactory, CheckpointOrder,
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     log::{self, Log},
@@ -222,7 +222,7 @@ impl Worker for Server {
         self.heard().align(generation, number, limits);
     }
 
-    async fn checkpoint(self, _: Context, generation: u64, latest: u64, order: Order) {
+    async fn checkpoint(self, _: Context, generation: u64, latest: u64, order: CheckpointOrder) {
         self.heard().checkpoint(generation, latest, order);
     }
 

@@ -21,6 +21,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::CheckpointId;
 
 /// Longest encoding of any event.
@@ -88,7 +90,7 @@ pub struct Round {
 }
 
 /// A checkpoint barrier.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Barrier {
     /// Checkpoint of the barrier.
     pub checkpoint_id: CheckpointId,
@@ -99,7 +101,7 @@ pub struct Barrier {
 }
 
 /// How a barrier travels.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum BarrierKind {
     /// In order; the channel is silent after it until the checkpoint is taken.
     Aligned,

@@ -32,7 +32,7 @@ use flownet_core::PartitionId;
 use flownet_memory::{MemoryError, SegmentPool};
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{
-    Chain, ChainFactory, CheckpointContext, PreparedTask, TaskError, TaskHandle,
+    Chain, ChainFactory, CheckpointContext, CheckpointOrder, CheckpointReport, PreparedTask, TaskError, TaskHandle,
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     log::{self, Log, Speaker},
@@ -40,7 +40,7 @@ use flownet_runtime::{
     spec::TaskSpec,
     work,
 };
-use flownet_store::CheckpointStore;
+use flownet_store::{CheckpointStore, TaskSnapshot};
 use tokio::{
     runtime::Handle,
     sync::{Mutex as AsyncMutex, Notify, oneshot},
@@ -50,9 +50,7 @@ use self::reporter::Reporter;
 use crate::{
     explain::network_config,
     resources::Resources,
-    rpc::{
-        Attempt, Deployment, Inspection, Order, Report, StatusReport, TaskEnd, TaskReport, TaskRestore, WorkerFault,
-    },
+    rpc::{Attempt, Deployment, Inspection, StatusReport, TaskEnd, TaskReport, TaskRestore, WorkerFault},
     settings::JobSettings,
     snapshots::Checkpoints,
     threads::on_build_thread,
@@ -296,11 +294,11 @@ impl Agent {
 
     /// Passes a checkpoint order to the tasks. Skips tasks of another attempt of the job, and of region attempts that
     /// began after the order.
-    pub(crate) fn checkpoint(&self, generation: u64, latest: u64, order: Order) {
+    pub(crate) fn checkpoint(&self, generation: u64, latest: u64, order: CheckpointOrder) {
         if self.generation.load(Ordering::Acquire) == generation {
             let running = self.running();
             let told = running.tasks.iter().filter(|task| task.attempt.number <= latest);
-            told.for_each(|task| task.handle.checkpoint(order.into()));
+            told.for_each(|task| task.handle.checkpoint(order));
         }
     }
 
@@ -545,7 +543,7 @@ impl ReportQueue {
         self.changed.notify_waiters();
     }
 
-    fn report(&self, attempt: Attempt, task: u32, report: Report) {
+    fn report(&self, attempt: Attempt, task: u32, report: CheckpointReport<TaskSnapshot>) {
         self.lock().reports.push((attempt, TaskReport { task, report }));
         self.changed.notify_waiters();
     }

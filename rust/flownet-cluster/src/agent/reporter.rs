@@ -1,16 +1,13 @@
 //! Writes the snapshots of a task and queues its checkpoint reports for the coordinator.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use flownet_runtime::{CheckpointReport, snapshot::WrittenState, spec::TaskSpec};
+use flownet_runtime::{CheckpointReport, spec::TaskSpec};
 use flownet_store::{Lineage, SnapshotName};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::ReportQueue;
-use crate::{
-    rpc::{Attempt, Report},
-    snapshots::Checkpoints,
-};
+use crate::{rpc::Attempt, snapshots::Checkpoints};
 
 /// Receives a task's checkpoint reports, and writes its snapshots before it passes the reports on.
 pub(super) struct Reporter {
@@ -37,56 +34,43 @@ impl Reporter {
         SnapshotName { generation, checkpoint, vertex, subtask, overtaken }
     }
 
-    /// Writes a reported snapshot and queues the report. Called on the task's thread.
+    /// Writes the state in a report and queues the report with its location. Called on the task's thread.
     pub(super) fn report(&self, report: CheckpointReport) {
         let (attempt, task) = (self.attempt, self.task);
         match report {
-            CheckpointReport::Acknowledged {
-                checkpoint_id: checkpoint,
-                parts,
-                pieces,
-                base,
-                end,
-                aligned_us,
-                snapshot_us,
-            } => {
-                let name = self.name(checkpoint, false);
+            CheckpointReport::Acknowledged { checkpoint_id, state, end, aligned_us, snapshot_us } => {
+                let name = self.name(checkpoint_id, false);
                 let (shared, ended) = (Arc::clone(&self.shared), Arc::clone(&self.ended));
                 let lineage = Arc::clone(&self.lineage);
                 self.shared.control.spawn(async move {
                     let mut lineage = lineage.lock().await;
-                    let written = shared.write(name, WrittenState { parts, pieces }).await;
-                    let mut extend = |written| lineage.extend(name, base, written, &shared.store);
+                    let written = shared.write(name, state.written).await;
+                    let mut extend = |written| lineage.extend(name, state.base, written, &shared.store);
                     let written = written.and_then(|written| extend(written).map_err(|error| error.to_string()));
                     let report = written.map_or_else(
-                        |reason| Report::Declined { checkpoint, reason, root_cause: None },
-                        |snapshot| Report::Acknowledged {
-                            checkpoint,
-                            snapshot,
-                            is_last: end.is_some(),
-                            has_finished: end == Some(true),
-                            aligned: Duration::from_micros(aligned_us),
-                            stood_still: Duration::from_micros(snapshot_us),
-                        },
+                        |reason| CheckpointReport::Declined { checkpoint_id, reason, root_cause: None },
+                        |state| CheckpointReport::Acknowledged { checkpoint_id, state, end, aligned_us, snapshot_us },
                     );
                     ended.report(attempt, task, report);
                 });
             }
-            CheckpointReport::Overtook { checkpoint_id: checkpoint, parts } => {
+            CheckpointReport::Overtook { checkpoint_id, state } => {
                 let (name, shared, ended) =
-                    (self.name(checkpoint, true), Arc::clone(&self.shared), Arc::clone(&self.ended));
+                    (self.name(checkpoint_id, true), Arc::clone(&self.shared), Arc::clone(&self.ended));
                 self.shared.control.spawn(async move {
-                    let report = shared.store.write_snapshot(name, parts).await.map_or_else(
-                        |error| Report::Declined { checkpoint, reason: error.to_string(), root_cause: None },
-                        |snapshot| Report::Overtook { checkpoint, snapshot },
+                    let report = shared.write(name, state.written).await.map_or_else(
+                        |reason| CheckpointReport::Declined { checkpoint_id, reason, root_cause: None },
+                        |state| CheckpointReport::Overtook { checkpoint_id, state },
                     );
                     ended.report(attempt, task, report);
                 });
             }
-            CheckpointReport::Declined { checkpoint_id: checkpoint, reason, root_cause } => {
-                self.ended.report(attempt, task, Report::Declined { checkpoint, reason, root_cause });
+            CheckpointReport::Declined { checkpoint_id, reason, root_cause } => {
+                self.ended.report(attempt, task, CheckpointReport::Declined { checkpoint_id, reason, root_cause });
             }
-            CheckpointReport::Finished { .. } => self.ended.report(attempt, task, Report::Finished),
+            CheckpointReport::Finished { drain } => {
+                self.ended.report(attempt, task, CheckpointReport::Finished { drain });
+            }
         }
     }
 }

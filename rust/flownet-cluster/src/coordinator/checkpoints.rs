@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use flownet_core::{Barrier, BarrierKind, CheckpointId};
+use flownet_runtime::{CheckpointOrder, CheckpointReport};
 use flownet_store::{CheckpointStore, FencingToken, Manifest, PublishError, StateKeys, StoreError, TaskEntry};
 use tokio::sync::Mutex;
 
@@ -18,7 +20,7 @@ use crate::{
     machine::{self, Failure, JobState},
     plan::Plan,
     report::CheckpointSummary,
-    rpc::{Order, Report, TaskReport, UnalignedMode},
+    rpc::TaskReport,
     settings::JobSettings,
 };
 
@@ -193,20 +195,21 @@ impl Driver {
                 }
                 Command::Overtake { checkpoint } => {
                     let triggered_ms = self.attempt().map_or(0, |attempt| attempt.triggered_ms);
-                    self.tell_all(Order::Overtake { checkpoint, triggered_ms });
+                    let barrier = barrier(checkpoint, triggered_ms, BarrierKind::AlignedWithTimeout);
+                    self.tell_all(CheckpointOrder::Overtake(barrier));
                     self.show_unanswered(checkpoint);
                 }
                 Command::Publish { checkpoint, kept, .. } => self.publish(checkpoint, &kept),
-                Command::Complete { checkpoint } => self.tell_all(Order::Complete { checkpoint }),
+                Command::Complete { checkpoint } => self.tell_all(CheckpointOrder::Complete(checkpoint)),
                 Command::GiveUp { checkpoint } => {
                     self.unassign_savepoints(checkpoint);
-                    self.tell_all(Order::Abort { checkpoint });
+                    self.tell_all(CheckpointOrder::Abort(checkpoint));
                 }
                 Command::Abort { checkpoint, reason } => {
                     tracing::warn!(job = self.job.settings.job_name, checkpoint, reason, "a checkpoint failed");
                     self.board.checkpoint_failed(&reason);
                     self.refuse_savepoints(checkpoint, "its checkpoint failed");
-                    self.tell_all(Order::Abort { checkpoint });
+                    self.tell_all(CheckpointOrder::Abort(checkpoint));
                 }
                 Command::Fail { checkpoint, failed, reason, root_cause } => {
                     let failure = Failure::Checkpoint { checkpoint, failed, reason, root_cause };
@@ -234,27 +237,36 @@ impl Driver {
         for TaskReport { task, report } in reports {
             let task = *task;
             let input = match report.clone() {
-                Report::Acknowledged { checkpoint, snapshot, is_last, has_finished, aligned, stood_still } => {
+                CheckpointReport::Acknowledged {
+                    checkpoint_id: checkpoint,
+                    state: snapshot,
+                    end,
+                    aligned_us,
+                    snapshot_us,
+                } => {
                     let vertex = self.vertex_of(task);
                     if let Some(attempt) = self.attempt() {
                         let after =
                             Duration::from_millis(wall_clock_ms().saturating_sub(attempt.triggered_ms).max(0) as u64);
+                        let aligned = Duration::from_micros(aligned_us);
+                        let stood_still = Duration::from_micros(snapshot_us);
                         attempt.parts.acknowledged(vertex, &snapshot, (after, aligned, stood_still));
                     }
+                    let (is_last, has_finished) = (end.is_some(), end == Some(true));
                     Input::Acknowledged { task, checkpoint, kept: TaskSnapshotRef { snapshot, is_last, has_finished } }
                 }
-                Report::Overtook { checkpoint, snapshot } => {
+                CheckpointReport::Overtook { checkpoint_id: checkpoint, state: snapshot } => {
                     let vertex = self.vertex_of(task);
                     if let Some(attempt) = self.attempt() {
                         attempt.parts.overtook(vertex, &snapshot);
                     }
                     Input::Overtook { task, checkpoint, snapshot }
                 }
-                Report::Declined { checkpoint, reason, root_cause } => {
+                CheckpointReport::Declined { checkpoint_id: checkpoint, reason, root_cause } => {
                     let name = self.job.plan.tasks.get(task as usize).map_or("?", |task| &task.spec.name);
                     Input::Declined { task, checkpoint, reason: format!("task '{name}': {reason}"), root_cause }
                 }
-                Report::Finished => Input::Finished { task },
+                CheckpointReport::Finished { .. } => Input::Finished { task },
             };
             self.feed_checkpoints(input);
             if self.attempt().is_some_and(|attempt| attempt.machine.has_answer_of(task)) {
@@ -312,12 +324,12 @@ impl Driver {
     /// not contain in-flight data.
     fn trigger(&mut self, checkpoint: u64, is_saved: bool) {
         let settings = &self.job.settings;
-        let overtakes = match settings.checkpoint_aligned_timeout {
-            _ if is_saved || !settings.overtakes() => UnalignedMode::Never,
-            Some(timeout) if !timeout.is_zero() => UnalignedMode::Late,
-            _ => UnalignedMode::AtOnce,
+        let kind = match settings.checkpoint_aligned_timeout {
+            _ if is_saved || !settings.overtakes() => BarrierKind::Aligned,
+            Some(timeout) if !timeout.is_zero() => BarrierKind::AlignedWithTimeout,
+            _ => BarrierKind::Unaligned,
         };
-        if overtakes == UnalignedMode::Never {
+        if kind == BarrierKind::Aligned {
             self.feed_checkpoints(Input::Aligned { checkpoint });
         }
         let triggered_ms = wall_clock_ms();
@@ -325,10 +337,10 @@ impl Driver {
             attempt.triggered_ms = triggered_ms;
             attempt.parts.take();
         }
-        self.tell_all(Order::Trigger { checkpoint, triggered_ms, overtakes });
+        self.tell_all(CheckpointOrder::Trigger(barrier(checkpoint, triggered_ms, kind)));
     }
 
-    fn tell_all(&mut self, order: Order) {
+    fn tell_all(&mut self, order: CheckpointOrder) {
         // A region that begins later resumes from the checkpoint that is last then, so it must not receive earlier
         // orders.
         let (generation, latest) = (self.generation, self.attempts_begun);
@@ -375,6 +387,10 @@ impl Driver {
     fn attempt(&mut self) -> Option<&mut Attempt> {
         self.checkpoints.as_mut()?.attempt.as_mut()
     }
+}
+
+fn barrier(checkpoint: u64, timestamp_ms: i64, kind: BarrierKind) -> Barrier {
+    Barrier { checkpoint_id: CheckpointId::new(checkpoint), timestamp_ms, kind }
 }
 
 /// Returns the state that each task restores.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use flownet_runtime::{
+    CheckpointOrder,
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     source::SourceOrder,
@@ -11,7 +12,7 @@ use tarpc::client::RpcError;
 
 use crate::{
     agent::Agent,
-    rpc::{Attempt, Deployment, Inspection, Order, StatusReport, WorkerClient, WorkerFault, within},
+    rpc::{Attempt, Deployment, Inspection, StatusReport, WorkerClient, WorkerFault, within},
 };
 
 /// Connection to a worker. Clones call the same worker.
@@ -90,7 +91,12 @@ impl WorkerLink {
         }
     }
 
-    pub(super) async fn checkpoint(&self, generation: u64, latest: u64, order: Order) -> Result<(), RpcError> {
+    pub(super) async fn checkpoint(
+        &self,
+        generation: u64,
+        latest: u64,
+        order: CheckpointOrder,
+    ) -> Result<(), RpcError> {
         match self {
             Self::Local(agent) => {
                 agent.checkpoint(generation, latest, order);

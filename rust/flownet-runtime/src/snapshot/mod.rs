@@ -141,7 +141,7 @@ impl fmt::Debug for CheckpointContext {
 }
 
 /// An order to a task about a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CheckpointOrder {
     /// A source takes its snapshot and sends this barrier. Other tasks skip the order, because barriers reach them by
     /// their channels.
@@ -155,20 +155,16 @@ pub enum CheckpointOrder {
     Abort(u64),
 }
 
-/// A report of a task about checkpoints.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CheckpointReport {
+/// A report of a task about checkpoints. A task reports its state as a [`TaskState`]. Its worker writes the state, and
+/// reports the location as `S` to the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CheckpointReport<S = TaskState> {
     /// It has taken its snapshot and forwarded the barrier. State that it wrote while it continued is complete.
     Acknowledged {
         /// The checkpoint.
         checkpoint_id: u64,
-        /// State of its operators, except the part that is on disk.
-        parts: Vec<StatePart>,
-        /// The part on disk, which precedes `parts`.
-        pieces: Vec<StatePieces>,
-        /// The checkpoint that parts [of changes](StatePart::is_of_changes) build on: the newest one that the task knew
-        /// to be complete.
-        base: Option<u64>,
+        /// State of its operators.
+        state: S,
         /// `drain` of the end of its input, if the task had [finished](Self::Finished) before the snapshot.
         end: Option<bool>,
         /// Time from the first barrier to the last, in microseconds; 0 at a source.
@@ -182,7 +178,7 @@ pub enum CheckpointReport {
         /// The checkpoint.
         checkpoint_id: u64,
         /// The queued data that its barriers have overtaken.
-        parts: Vec<StatePart>,
+        state: S,
     },
     /// It cannot take this checkpoint. The task continues.
     Declined {
@@ -199,6 +195,16 @@ pub enum CheckpointReport {
         /// resumes.
         drain: bool,
     },
+}
+
+/// The state of a task at a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskState {
+    /// The state, in memory and on disk.
+    pub written: WrittenState,
+    /// The checkpoint that parts [of changes](StatePart::is_of_changes) build on: the newest one that the task knew to
+    /// be complete.
+    pub base: Option<u64>,
 }
 
 impl CheckpointReport {

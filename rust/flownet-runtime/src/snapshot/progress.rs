@@ -80,7 +80,7 @@ impl Progress {
 mod tests {
     use std::sync::Mutex;
 
-    use super::super::CheckpointMode;
+    use super::super::{CheckpointMode, TaskState};
     use super::*;
 
     #[test]
@@ -96,9 +96,7 @@ mod tests {
         });
         let taken = |checkpoint_id| CheckpointReport::Acknowledged {
             checkpoint_id,
-            parts: vec![],
-            pieces: vec![],
-            base: None,
+            state: TaskState::default(),
             end: None,
             aligned_us: 0,
             snapshot_us: 0,

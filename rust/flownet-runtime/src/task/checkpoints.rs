@@ -9,7 +9,8 @@ use super::Task;
 use crate::chain::{AwaitedInput, Chain};
 use crate::error::TaskError;
 use crate::snapshot::{
-    CheckpointOrder, CheckpointReport, InFlightChannel, Progress, RestoredPart, StatePart, WrittenState, kept,
+    CheckpointOrder, CheckpointReport, InFlightChannel, Progress, RestoredPart, StatePart, TaskState, WrittenState,
+    kept,
 };
 use crate::time_accounting::TimeState;
 
@@ -162,22 +163,12 @@ impl<C: Chain + ?Sized> Task<C> {
     fn tell_if_taken(&mut self) {
         let is_all = |taken: &mut PendingSnapshot| taken.writes_since.is_none() && taken.aligned.is_some();
         let Some(taken) = self.taken.take_if(is_all) else { return };
-        let PendingSnapshot {
-            checkpoint_id,
-            written: WrittenState { parts, pieces },
-            base,
-            end,
-            stood_still,
-            aligned,
-            ..
-        } = taken;
+        let PendingSnapshot { checkpoint_id, written, base, end, stood_still, aligned, .. } = taken;
         let (aligned_us, snapshot_us) = (microseconds(aligned.unwrap_or_default()), microseconds(stood_still));
         if let Some(progress) = &mut self.progress {
             progress.report(CheckpointReport::Acknowledged {
                 checkpoint_id: checkpoint_id.get(),
-                parts,
-                pieces,
-                base,
+                state: TaskState { written, base },
                 end,
                 aligned_us,
                 snapshot_us,
@@ -233,7 +224,8 @@ impl<C: Chain + ?Sized> Task<C> {
             self.complete_checkpoint(checkpoint_id, Duration::ZERO, &[])?;
         }
         if let Some(progress) = &mut self.progress {
-            progress.report(CheckpointReport::Overtook { checkpoint_id: checkpoint_id.get(), parts });
+            let state = TaskState { written: WrittenState { parts, ..WrittenState::default() }, base: None };
+            progress.report(CheckpointReport::Overtook { checkpoint_id: checkpoint_id.get(), state });
         }
         Ok(())
     }

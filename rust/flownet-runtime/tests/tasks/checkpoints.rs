@@ -11,7 +11,7 @@ use flownet_runtime::operator::{
     AsOfJoin, Assigner, Calls, Collector, Entry, FiringRule, KeyedRecord, KeyedWindowOperator, Kind, Operator,
     RunningFold, SliceWindowOperator, Source, Trigger, TriggerCall, TriggeredWindow,
 };
-use flownet_runtime::snapshot::{Input, RestoredState, Share, Snapshot};
+use flownet_runtime::snapshot::{Input, RestoredState, Share, Snapshot, TaskState, WrittenState};
 use flownet_runtime::spec::{Partitioner, StateBackend};
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::time::{Clock, TimeSignal};
@@ -392,7 +392,7 @@ impl Run {
     fn of_changes(&self) -> usize {
         let reports = self.reports.lock().unwrap();
         let parts = reports.iter().filter_map(|(_, report)| match report {
-            CheckpointReport::Acknowledged { parts, .. } => Some(parts),
+            CheckpointReport::Acknowledged { state, .. } => Some(&state.written.parts),
             _ => None,
         });
         parts.flatten().filter(|part| part.is_of_changes()).count()
@@ -408,8 +408,8 @@ impl Run {
     pub(crate) fn acknowledged(&self, of: u64) -> BTreeMap<u32, Vec<StatePart>> {
         let reports = self.reports.lock().unwrap();
         let parts = reports.iter().filter_map(|(task, report)| match report {
-            CheckpointReport::Acknowledged { checkpoint_id, parts, .. } if *checkpoint_id == of => {
-                Some((*task, parts.clone()))
+            CheckpointReport::Acknowledged { checkpoint_id, state, .. } if *checkpoint_id == of => {
+                Some((*task, state.written.parts.clone()))
             }
             _ => None,
         });
@@ -466,15 +466,15 @@ impl Run {
 
 /// The same with what lies on disk among the parts, and of how many states something does.
 fn with_pieces(report: CheckpointReport) -> (CheckpointReport, usize) {
-    let CheckpointReport::Acknowledged { checkpoint_id, parts, pieces, base, end, aligned_us, snapshot_us } = report
-    else {
+    let CheckpointReport::Acknowledged { checkpoint_id, state, end, aligned_us, snapshot_us } = report else {
         return (report, 0);
     };
+    let TaskState { written: WrittenState { parts, pieces }, base } = state;
     let on_disk = pieces.iter().flat_map(|pieces| std::iter::from_fn(|| pieces.take().unwrap()));
     let parts = on_disk.chain(parts).collect();
     let states = pieces.len();
-    let report =
-        CheckpointReport::Acknowledged { checkpoint_id, parts, pieces: vec![], base, end, aligned_us, snapshot_us };
+    let state = TaskState { written: WrittenState { parts, pieces: vec![] }, base };
+    let report = CheckpointReport::Acknowledged { checkpoint_id, state, end, aligned_us, snapshot_us };
     (report, states)
 }
 
@@ -482,11 +482,12 @@ fn with_pieces(report: CheckpointReport) -> (CheckpointReport, usize) {
 fn made_of(reports: &[(u32, CheckpointReport)], id: u64) -> Vec<StatePart> {
     let mut all = Vec::new();
     for (_, report) in reports {
-        let (checkpoint_id, parts, base) = match report {
-            CheckpointReport::Acknowledged { checkpoint_id, parts, base, .. } => (checkpoint_id, parts, *base),
-            CheckpointReport::Overtook { checkpoint_id, parts } => (checkpoint_id, parts, None),
-            _ => continue,
+        let (CheckpointReport::Acknowledged { checkpoint_id, state, .. }
+        | CheckpointReport::Overtook { checkpoint_id, state }) = report
+        else {
+            continue;
         };
+        let TaskState { written: WrittenState { parts, .. }, base } = state;
         for (place, part) in parts.iter().enumerate().filter(|_| *checkpoint_id == id) {
             let is_same =
                 |before: &StatePart| (&before.uid, &before.name, before.share) == (&part.uid, &part.name, part.share);

@@ -127,8 +127,8 @@ impl Rig {
     fn reports(&self) -> Vec<String> {
         let reports = self.shared.reports.lock().unwrap();
         let said = |report: &CheckpointReport| match report {
-            CheckpointReport::Acknowledged { checkpoint_id, parts, end, .. } => {
-                let parts: Vec<_> = parts.iter().map(|part| &*part.name).collect();
+            CheckpointReport::Acknowledged { checkpoint_id, state, end, .. } => {
+                let parts: Vec<_> = state.written.parts.iter().map(|part| &*part.name).collect();
                 format!("{checkpoint_id}: {}{}", parts.join(", "), if end.is_some() { ", ended" } else { "" })
             }
             CheckpointReport::Overtook { checkpoint_id, .. } => format!("{checkpoint_id} overtook"),
