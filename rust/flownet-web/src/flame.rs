@@ -35,7 +35,7 @@ pub(crate) async fn flame(
         return Err(Refusal::new(StatusCode::CONFLICT, why));
     };
     let limit = order.whole() + LONGEST_LOOK;
-    match tokio::time::timeout(limit, job.view.flame((task, subtask), order)).await {
+    match tokio::time::timeout(limit, job.view.flame(task, subtask, order)).await {
         Ok(Ok(flame)) => Ok(Json(flame)),
         Ok(Err(NoFlame::NotRunning)) => {
             let why = format!("subtask {subtask} of task {task} does not run now, so it cannot be sampled");

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use flownet_net::{Credentials, Stream, handshake::DEFAULT_HANDSHAKE_TIMEOUT};
 use tokio::{net::TcpListener, sync::mpsc::UnboundedSender};
 
-use super::driver::Event;
+use super::events::{Event, WorkerEvent};
 use crate::{
     port,
     rpc::{self, WorkerClient, within},
@@ -21,7 +21,7 @@ async fn admit(stream: Stream, peer: SocketAddr, events: UnboundedSender<Event>)
     match client.introduce(within(DEFAULT_HANDSHAKE_TIMEOUT)).await {
         Ok(introduction) => {
             // The driver may be gone. Then the job has ended, and the link ends with it.
-            let _ = events.send(Event::Introduced { introduction, client });
+            let _ = events.send(Event::Worker(WorkerEvent::Introduced { introduction, client }));
         }
         Err(error) => tracing::warn!(%peer, %error, "a worker did not introduce itself"),
     }

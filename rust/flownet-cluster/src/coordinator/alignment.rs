@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::driver::{Driver, Event};
+use super::driver::Driver;
 
 impl Driver {
     /// Passes the time to the machine and the resulting limits to the sources.
@@ -17,7 +17,7 @@ impl Driver {
             by_worker.entry(self.job.plan.tasks[task as usize].worker).or_default().push((task, limit_ms));
         }
         for (worker, limits) in by_worker {
-            self.call(worker, async move |link| link.align(generation, number, limits).await.map(|()| Event::Done));
+            self.workers.call(worker, async move |link| link.align(generation, number, limits).await.map(|()| None));
         }
     }
 }

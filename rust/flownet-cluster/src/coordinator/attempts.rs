@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use flownet_store::StoreError;
 
 use super::checkpoints::Checkpoints;
-use super::driver::{Driver, Event, WorkerRecord, flow_loop, regions_machine, stall_machine};
+use super::driver::{Driver, flow_loop, regions_machine, stall_machine};
+use super::events::{Event, Request, WorkerEvent};
 use crate::{
     alignment::AlignmentMachine,
     error::ClusterError,
@@ -30,7 +31,7 @@ impl Driver {
             let outcome = self.run_attempt().await;
             let Some(delay) = self.next_attempt(&outcome) else {
                 let verdict = self.verdict(outcome);
-                self.let_everybody_go().await;
+                self.workers.release_all().await;
                 let saved = if verdict.is_ok() { self.save_last().await } else { Ok(()) };
                 self.last_sweep().await;
                 return verdict.and(saved);
@@ -38,17 +39,8 @@ impl Driver {
             let Err(error) = self.verdict(outcome) else { return Ok(()) };
             tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job failed and is restarted");
             self.board.restarting(&error, None);
-            self.renew_workers();
+            self.workers.renew();
             self.wait_for_next_attempt(delay, error).await?;
-        }
-    }
-
-    /// Releases all workers, if the launcher gives each attempt new ones.
-    fn renew_workers(&mut self) {
-        if self.job.launcher.renews() {
-            self.job.launcher.expel_used();
-            let own = |worker: u32| worker == 0;
-            self.seats.values_mut().filter(|seat| !own(seat.identity.worker)).for_each(WorkerRecord::renew);
         }
     }
 
@@ -91,7 +83,7 @@ impl Driver {
 
     async fn begin_attempt(&mut self) -> Result<(), ClusterError> {
         self.generation += 1;
-        self.seats.values_mut().for_each(WorkerRecord::settle);
+        self.workers.settle_all();
         let regions = 0..self.regions.count();
         regions.for_each(|region| self.count_attempt(region));
         self.flow = flow_loop(&self.job);
@@ -113,7 +105,8 @@ impl Driver {
             self.board.resumed(resumed);
             self.ask_again_for_savepoints();
         }
-        self.machine = regions_machine(&self.job, &self.seats, &self.regions, &self.past);
+        self.workers.set_generation(self.generation);
+        self.machine = regions_machine(&self.job, &self.regions, &self.past);
         Ok(())
     }
 
@@ -136,67 +129,22 @@ impl Driver {
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
-                    None | Some(Event::Cancel | Event::Stop { .. }) => return Err(cause),
-                    Some(Event::Savepoint { request }) => self.take_savepoint_request(request),
-                    Some(Event::Of { event, .. } | Event::OfAttempt { event, .. }) => self.note(*event),
-                    Some(event) => self.note(event),
+                    None | Some(Event::Request(Request::Cancel | Request::Stop { .. })) => return Err(cause),
+                    Some(Event::Request(Request::Savepoint(request))) => self.take_savepoint_request(request),
+                    Some(Event::Worker(WorkerEvent::Disconnected { worker, reason })) => {
+                        self.workers.on_disconnect(worker, reason);
+                    }
+                    Some(_) => {}
                 },
                 () = tokio::time::sleep_until(look_at.into()) => {}
             }
-            for seat in self.seats.values_mut() {
-                seat.look_after();
-            }
-        }
-    }
-
-    fn note(&mut self, event: Event) {
-        if let Event::Disconnected { worker, reason } = event {
-            self.seat(worker).disconnected.get_or_insert((Instant::now(), reason));
-        }
-    }
-
-    /// Releases the workers that stayed for another attempt, after the last one.
-    async fn let_everybody_go(&mut self) {
-        let deadline = Instant::now() + self.job.settings.cancel_timeout;
-        self.seats.values_mut().for_each(WorkerRecord::leave);
-        while self.seats.values().any(|seat| seat.process.is_some()) && Instant::now() < deadline {
-            tokio::time::sleep(ENDING_LOOK).await;
-            for seat in self.seats.values_mut() {
-                seat.look_after();
-            }
+            self.workers.reap();
         }
     }
 }
 
-impl WorkerRecord {
-    /// Removes a process that has exited.
-    fn look_after(&mut self) {
-        if let Some(process) = &mut self.process
-            && process.try_exit().is_some()
-        {
-            self.process = None;
-            self.link = None;
-        }
-    }
-
-    /// Prepares a new attempt: a worker that is gone or cannot be called is launched again.
-    pub(super) fn settle(&mut self) {
-        self.look_after();
-        let is_here = self.link.is_some() && !self.leaving && self.disconnected.is_none();
-        if !is_here {
-            self.renew();
-        }
-    }
-
-    /// Resets the record for a worker that is to be launched. A remaining process is killed.
-    fn renew(&mut self) {
-        self.leave();
-        *self = Self::new(self.identity.worker);
-    }
-}
-
+/// Interval at which processes are checked between two attempts.
 const LOOK: Duration = Duration::from_millis(50);
-const ENDING_LOOK: Duration = Duration::from_millis(5);
 
 /// State that each task restores, by its number.
 pub(super) type RestoredTasks = BTreeMap<u32, crate::rpc::TaskRestore>;

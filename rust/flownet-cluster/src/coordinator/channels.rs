@@ -11,7 +11,8 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{
-    driver::{Driver, Event},
+    driver::Driver,
+    events::{Event, Request},
     view::JobView,
 };
 use crate::plan::{PlacedTask, Plan};
@@ -80,24 +81,25 @@ impl JobView {
     /// is no such subtask, if it does not run now, or if its worker is lost. A worker that hangs does not answer, so
     /// use a timeout.
     pub async fn channels(&self, vertex: u32, subtask: u32) -> Option<TaskChannels> {
-        let (told, channels) = oneshot::channel();
-        self.events.send(Event::Channels { vertex, subtask, told }).ok()?;
+        let (reply, channels) = oneshot::channel();
+        self.events.send(Event::Request(Request::Channels { vertex, subtask, reply })).ok()?;
         channels.await.ok()
     }
 }
 
 impl Driver {
     /// Asks the worker of a subtask, if it runs. Otherwise drops the reply sender, which ends the caller's wait.
-    pub(super) fn look_at_channels(&mut self, subtask: (u32, u32), told: ChannelsReply) {
-        let Some((worker, task)) = self.place_of(subtask) else { return };
+    pub(super) fn show_channels(&self, vertex: u32, subtask: u32, reply: ChannelsReply) {
+        let Some(placed) = self.job.subtask(vertex, subtask) else { return };
+        let (worker, task) = (placed.worker, placed.spec.task_id);
         let region = self.regions.of_task(task).unwrap_or_default();
         let (job, attempt) = (Arc::clone(&self.job), self.attempt_of(region).number);
-        self.call(worker, async move |link| {
+        self.workers.call(worker, async move |link| {
             if let Some(channels) = link.channels(task).await? {
                 // The caller may have stopped waiting.
-                let _ = told.send(TaskChannels::of(channels, attempt, &job.plan));
+                let _ = reply.send(TaskChannels::of(channels, attempt, &job.plan));
             }
-            Ok(Event::Done)
+            Ok(None)
         });
     }
 }

@@ -10,7 +10,9 @@ use flownet_store::{CheckpointStore, FencingToken, Manifest, PublishError, State
 use tokio::sync::Mutex;
 
 use super::attempts::RestoredTasks;
-use super::driver::{Driver, Event, Job};
+use super::driver::Driver;
+use super::events::{Event, JobEvent};
+use super::job::Job;
 use super::{block_on, found_at};
 use crate::{
     checkpoint::{
@@ -344,10 +346,7 @@ impl Driver {
         // A region that begins later resumes from the checkpoint that is last then, so it must not receive earlier
         // orders.
         let (generation, latest) = (self.generation, self.attempts_begun);
-        let workers: Vec<u32> = self.seats.keys().copied().collect();
-        for worker in workers {
-            self.call(worker, async move |link| link.checkpoint(generation, latest, order).await.map(|()| Event::Done));
-        }
+        self.workers.call_all(|_, link| async move { link.checkpoint(generation, latest, order).await.map(|()| None) });
     }
 
     fn publish(&mut self, checkpoint: u64, kept: &BTreeMap<u32, TaskSnapshotRef>) {
@@ -359,8 +358,8 @@ impl Driver {
         tokio::spawn(async move {
             manifest.duration_ms = u64::try_from(wall_clock_ms() - triggered_ms).unwrap_or(0);
             let result = claim.lock().await.publish(&manifest).await.map(|()| manifest);
-            let event = Box::new(Event::Published { checkpoint, result });
-            let _ = sender.send(Event::Of { generation, event });
+            let event = JobEvent::Published { checkpoint, result };
+            let _ = sender.send(Event::Job { generation, event });
         });
     }
 

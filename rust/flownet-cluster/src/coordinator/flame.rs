@@ -9,7 +9,8 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{
-    driver::{Driver, Event},
+    driver::Driver,
+    events::{Event, Request},
     view::JobView,
 };
 
@@ -62,7 +63,7 @@ pub enum NoFlame {
 }
 
 /// Sender of the reply to a caller that waits.
-pub(super) type ToldOfFlame = oneshot::Sender<Result<TaskFlame, NoFlame>>;
+pub(super) type FlameReply = oneshot::Sender<Result<TaskFlame, NoFlame>>;
 
 impl JobView {
     /// Samples a subtask, given by index of its vertex and index within the vertex. This takes as long as the order
@@ -70,9 +71,9 @@ impl JobView {
     ///
     /// # Errors
     /// Fails if no such subtask runs, or if there is no thread to sample.
-    pub async fn flame(&self, (vertex, subtask): (u32, u32), order: FlameOrder) -> Result<TaskFlame, NoFlame> {
-        let (told, flame) = oneshot::channel();
-        let event = Event::Flame { vertex, subtask, order, told };
+    pub async fn flame(&self, vertex: u32, subtask: u32, order: FlameOrder) -> Result<TaskFlame, NoFlame> {
+        let (reply, flame) = oneshot::channel();
+        let event = Event::Request(Request::Flame { vertex, subtask, order, reply });
         self.events.send(event).map_err(|_| NoFlame::NotRunning)?;
         flame.await.unwrap_or(Err(NoFlame::NotRunning))
     }
@@ -80,9 +81,10 @@ impl JobView {
 
 impl Driver {
     /// Asks the worker of a subtask, if it runs. Otherwise drops the reply sender, which ends the caller's wait.
-    pub(super) fn sample_task(&mut self, subtask: (u32, u32), order: FlameOrder, mut told: ToldOfFlame) {
-        let Some((worker, task)) = self.place_of(subtask) else { return };
-        self.call(worker, async move |link| {
+    pub(super) fn show_flame(&self, vertex: u32, subtask: u32, order: FlameOrder, mut reply: FlameReply) {
+        let Some(placed) = self.job.subtask(vertex, subtask) else { return };
+        let task = placed.spec.task_id;
+        self.workers.call(placed.worker, async move |link| {
             tokio::select! {
                 flame = link.flame(task, order) => {
                     let flame = match flame? {
@@ -91,11 +93,11 @@ impl Driver {
                         Err(why) => Err(NoFlame::Failed(why)),
                     };
                     // The caller may have stopped waiting.
-                    let _ = told.send(flame);
+                    let _ = reply.send(flame);
                 }
-                () = told.closed() => {}
+                () = reply.closed() => {}
             }
-            Ok(Event::Done)
+            Ok(None)
         });
     }
 }

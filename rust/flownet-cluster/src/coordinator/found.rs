@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::driver::{Driver, Event};
+use super::driver::Driver;
 use crate::machine::JobState;
 
 /// New splits of a source.
@@ -31,9 +31,8 @@ impl Driver {
         let generation = self.generation;
         for worker in readers.map(|task| task.worker).collect::<BTreeSet<_>>() {
             let splits = splits.clone();
-            self.call(worker, async move |link| {
-                link.add_splits(generation, operator, splits).await.map(|()| Event::Done)
-            });
+            self.workers
+                .call(worker, async move |link| link.add_splits(generation, operator, splits).await.map(|()| None));
         }
     }
 }

@@ -20,8 +20,10 @@ mod channels;
 mod checkpoints;
 mod driver;
 mod enumerator;
+mod events;
 mod flame;
 mod found;
+mod job;
 mod link;
 mod log;
 mod regions;
@@ -30,6 +32,7 @@ mod stalls;
 mod status_store;
 mod thread;
 mod view;
+mod workers;
 
 use std::{ops::Deref, sync::Arc};
 
@@ -43,9 +46,7 @@ pub use self::log::{JobLogEntry, LogPage, LogPrinter, LogQuery};
 pub use self::savepoints::{PendingSavepoint, Savepoint, save_checkpoint};
 pub use self::view::JobView;
 use self::{
-    driver::{Driver, Events, Job},
-    status_store::StatusStore,
-    thread::CoordinatorThread,
+    driver::Driver, events::Events, job::Job, status_store::StatusStore, thread::CoordinatorThread,
     view::JobDescription,
 };
 use crate::{

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use super::driver::{Driver, RegionAttempt, WorkerRecord};
+use super::driver::{Driver, RegionAttempt};
 use crate::{
     checkpoint,
     machine::{Failure, Input, Outcome},
@@ -58,9 +58,7 @@ impl Driver {
         let tasks: Vec<u32> = regions.iter().flat_map(|region| self.regions.tasks(*region)).collect();
         for &region in regions {
             self.count_attempt(region);
-            for worker in self.workers_of(region) {
-                self.seat(worker).settle();
-            }
+            self.workers.settle(self.workers_of(region));
         }
         self.supervisor.begins(self.began.elapsed());
         self.alignment.begin_again(&tasks);
@@ -90,12 +88,12 @@ impl Driver {
     fn regions_are_held(&self) -> bool {
         let Some(at) = self.machine.begins_at() else { return true };
         let is_publishing = self.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.is_publishing());
-        let is_in_doubt = |worker: u32| self.seats.get(&worker).is_some_and(WorkerRecord::is_in_doubt);
+        let is_in_doubt = |worker: u32| self.workers.is_in_doubt(worker);
         let mut waiting = self.machine.waiting().into_iter();
-        let is_anybody_in_doubt = waiting.any(|region| self.workers_of(region).into_iter().any(is_in_doubt));
+        let is_any_in_doubt = waiting.any(|region| self.workers_of(region).into_iter().any(is_in_doubt));
         let comes = self.job.launcher.patience(self.job.settings.workers);
         let waits_for_members = !comes.is_zero() && self.began.elapsed() < at + comes;
-        is_publishing || is_anybody_in_doubt || waits_for_members
+        is_publishing || is_any_in_doubt || waits_for_members
     }
 
     fn workers_of(&self, region: u32) -> Vec<u32> {

@@ -10,7 +10,8 @@ use flownet_store::{CheckpointStore, FILE_VARIABLE, KEY_VARIABLE, Manifest, Stat
 use serde::Serialize;
 
 use super::checkpoints::wall_clock_ms;
-use super::driver::{Driver, Event};
+use super::driver::Driver;
+use super::events::{Event, Request};
 use super::view::{JobView, has_ended};
 use super::{block_on, found_at, found_in};
 use crate::{
@@ -73,7 +74,8 @@ impl JobView {
         self.may_be_saved()?;
         let (answer, receiver) = channel();
         let request = SavepointRequest { url: url.to_owned(), answer, checkpoint: None };
-        self.events.send(Event::Savepoint { request }).map_err(|_| ClusterError::Savepoint { reason: has_ended() })?;
+        let event = Event::Request(Request::Savepoint(request));
+        self.events.send(event).map_err(|_| ClusterError::Savepoint { reason: has_ended() })?;
         Ok(PendingSavepoint(receiver))
     }
 

@@ -1,6 +1,6 @@
 //! Carries out the commands of the [`StallMachine`](crate::stall::StallMachine).
 
-use super::driver::{Driver, Event};
+use super::{driver::Driver, events::JobEvent};
 use crate::{machine::JobState, stall::Command};
 
 impl Driver {
@@ -10,22 +10,16 @@ impl Driver {
         self.stall.on_time(self.began.elapsed(), is_running, &self.job.plan);
         while let Some(command) = self.stall.poll_command() {
             match command {
-                Command::Inspect { round } => self.inspect(round),
+                Command::Inspect { round } => self.workers.call_all(|worker, link| async move {
+                    let inspection = link.inspect().await?;
+                    Ok(Some(JobEvent::Inspected { worker, round, inspection }))
+                }),
                 Command::Show { stall, is_new } => {
                     tracing::info!(job = self.job.settings.job_name, %stall);
                     self.board.set_stall(stall, is_new);
                 }
                 Command::Clear => self.board.clear_stall(),
             }
-        }
-    }
-
-    fn inspect(&mut self, round: u32) {
-        let workers: Vec<u32> = self.seats.keys().copied().collect();
-        for worker in workers {
-            self.call(worker, async move |link| {
-                link.inspect().await.map(|inspection| Event::Inspected { worker, round, inspection })
-            });
         }
     }
 }

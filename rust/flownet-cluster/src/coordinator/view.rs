@@ -4,7 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 
-use super::{driver::Event, found::FoundSplits, status_store::StatusStore, thread::CoordinatorThread};
+use super::{
+    events::{Event, Request},
+    found::FoundSplits,
+    status_store::StatusStore,
+    thread::CoordinatorThread,
+};
 use crate::{
     error::ClusterError,
     explain::Explanation,
@@ -101,7 +106,7 @@ impl JobView {
     /// the job is cancelled: [`ClusterError::StopTimeout`]. Only the first call counts.
     pub fn stop(&self, drain: bool) {
         // Without a receiver the job has ended.
-        let _ = self.events.send(Event::Stop { drain, savepoint: None });
+        let _ = self.events.send(Event::Request(Request::Stop { drain, savepoint: None }));
     }
 
     /// Whether a stop fires open windows and timers if the user does not choose. A job with checkpoints resumes from
@@ -118,7 +123,7 @@ impl JobView {
     /// Those of [`savepoint`](Self::savepoint). Nothing is stopped then.
     pub fn stop_with_savepoint(&self, drain: bool, url: &str) -> Result<(), ClusterError> {
         self.may_be_saved()?;
-        let stop = Event::Stop { drain, savepoint: Some(url.to_owned()) };
+        let stop = Event::Request(Request::Stop { drain, savepoint: Some(url.to_owned()) });
         self.events.send(stop).map_err(|_| ClusterError::Savepoint { reason: has_ended() })
     }
 
@@ -129,7 +134,9 @@ impl JobView {
     /// Fails if the job takes no checkpoints or has ended.
     pub fn trigger_checkpoint(&self) -> Result<(), ClusterError> {
         self.takes_checkpoints().map_err(|reason| ClusterError::NotTriggered { reason })?;
-        self.events.send(Event::Checkpoint).map_err(|_| ClusterError::NotTriggered { reason: has_ended() })
+        self.events
+            .send(Event::Request(Request::Checkpoint))
+            .map_err(|_| ClusterError::NotTriggered { reason: has_ended() })
     }
 
     /// Returns an error with the reason if the job takes no checkpoints.
@@ -144,13 +151,13 @@ impl JobView {
     /// splits to the next attempt.
     pub fn add_splits(&self, operator: u32, restarted: u64, splits: Vec<u8>) {
         // Without a receiver the job has ended.
-        let _ = self.events.send(Event::Splits { found: FoundSplits { operator, restarted, splits } });
+        let _ = self.events.send(Event::Request(Request::Splits(FoundSplits { operator, restarted, splits })));
     }
 
     /// Cancels the job and returns at once. A job that has finished or is failing is not affected.
     pub fn cancel(&self) {
         // Without a receiver the job has ended.
-        let _ = self.events.send(Event::Cancel);
+        let _ = self.events.send(Event::Request(Request::Cancel));
     }
 }
 
