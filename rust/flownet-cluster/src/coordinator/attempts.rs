@@ -6,12 +6,11 @@
 //! and they get new tasks. A worker that was lost, or did not end its tasks in time, is replaced. The replacement is a
 //! new process, or a worker that joins the worker pool; the attempt waits for it.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use flownet_store::StoreError;
 
-use super::checkpoints::Checkpoints;
+use super::checkpoints::{Checkpoints, Resumption};
 use super::driver::{Driver, flow_loop, regions_machine, stall_machine};
 use super::events::{Event, Request, WorkerEvent};
 use crate::{
@@ -32,8 +31,9 @@ impl Driver {
             let Some(delay) = self.next_attempt(&outcome) else {
                 let verdict = self.verdict(outcome);
                 self.workers.release_all().await;
-                let saved = if verdict.is_ok() { self.save_last().await } else { Ok(()) };
-                self.last_sweep().await;
+                let Some(checkpoints) = &mut self.checkpoints else { return verdict };
+                let saved = if verdict.is_ok() { checkpoints.save_last().await } else { Ok(()) };
+                checkpoints.sweep_last().await;
                 return verdict.and(saved);
             };
             let Err(error) = self.verdict(outcome) else { return Ok(()) };
@@ -93,17 +93,15 @@ impl Driver {
         self.supervisor.begins(now);
         self.board.begin_attempt();
         if let Some(checkpoints) = &mut self.checkpoints {
-            let (generation, resumed, restored) = checkpoints.begin(&self.job).await?;
+            let Resumption { generation, checkpoint, restored } = checkpoints.begin().await?;
             self.generation = generation;
             self.restored = Some(restored);
-            if resumed.is_some() {
+            if checkpoint.is_some() {
                 self.past
                     .iter_mut()
                     .filter(|past| **past == LaunchHistory::None)
                     .for_each(|past| *past = LaunchHistory::Elsewhere);
             }
-            self.board.resumed(resumed);
-            self.ask_again_for_savepoints();
         }
         self.workers.set_generation(self.generation);
         self.machine = regions_machine(&self.job, &self.regions, &self.past);
@@ -130,7 +128,7 @@ impl Driver {
                 biased;
                 event = self.events.recv() => match event {
                     None | Some(Event::Request(Request::Cancel | Request::Stop { .. })) => return Err(cause),
-                    Some(Event::Request(Request::Savepoint(request))) => self.take_savepoint_request(request),
+                    Some(Event::Request(Request::Savepoint(request))) => self.request_savepoint(request),
                     Some(Event::Worker(WorkerEvent::Disconnected { worker, reason })) => {
                         self.workers.on_disconnect(worker, reason);
                     }
@@ -145,6 +143,3 @@ impl Driver {
 
 /// Interval at which processes are checked between two attempts.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// State that each task restores, by its number.
-pub(super) type RestoredTasks = BTreeMap<u32, crate::rpc::TaskRestore>;

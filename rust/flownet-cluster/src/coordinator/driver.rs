@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     alignment::AlignmentMachine,
-    checkpoint::{self, RepeatedFailure, Supervisor},
+    checkpoint::{RepeatedFailure, Supervisor},
     error::ClusterError,
     flow::FlowLoop,
     machine::{Failure, Input, JobState, LaunchHistory, Limits, Outcome, Placement, RegionCommand, RegionsMachine},
@@ -56,10 +56,6 @@ pub(super) struct Driver {
     /// State that each task restores. None without checkpoints.
     pub(super) restored: Option<BTreeMap<u32, TaskRestore>>,
     pub(super) checkpoints: Option<Checkpoints>,
-    /// Savepoint requests without an answer.
-    pub(super) savepoints: Vec<SavepointRequest>,
-    /// URL to which the last checkpoint is copied.
-    pub(super) last_savepoint: Option<String>,
     /// Whether an attempt of each region has run.
     pub(super) past: Vec<LaunchHistory>,
     pub(super) began: Instant,
@@ -85,7 +81,7 @@ impl Driver {
         network: Handle,
     ) -> Result<Self, ClusterError> {
         let workers = Workers::open(Arc::clone(&job), Arc::clone(&board), events.sender.clone(), network).await?;
-        let checkpoints = Checkpoints::open(&job)?;
+        let checkpoints = Checkpoints::open(Arc::clone(&job), Arc::clone(&board), events.sender.clone())?;
         let supervisor = Supervisor::new(&job.settings.restart, checkpoints.is_some(), u64::from(workers.port()));
         // If the job does not restart, or replaces all workers when it does, regions do not restart on their own.
         let begins_anew = supervisor.would_restart(Duration::ZERO) && !job.launcher.renews();
@@ -104,8 +100,6 @@ impl Driver {
             generation: 0,
             restored: None,
             checkpoints,
-            savepoints: Vec::new(),
-            last_savepoint: None,
             past: vec![LaunchHistory::None; count],
             job,
             machine,
@@ -184,14 +178,20 @@ impl Driver {
         match request {
             Request::Cancel => self.feed(Input::Cancel),
             Request::Stop { drain, savepoint } => {
-                self.last_savepoint = self.last_savepoint.take().or(savepoint);
+                if let (Some(checkpoints), Some(url)) = (&mut self.checkpoints, savepoint) {
+                    checkpoints.request_last_savepoint(url);
+                }
                 self.feed(Input::Stop { drain });
             }
             Request::Splits(found) => self.deal(found),
             Request::Channels { vertex, subtask, reply } => self.show_channels(vertex, subtask, reply),
             Request::Flame { vertex, subtask, order, reply } => self.show_flame(vertex, subtask, order, reply),
-            Request::Checkpoint => self.feed_checkpoints(checkpoint::Input::Requested),
-            Request::Savepoint(request) => self.take_savepoint_request(request),
+            Request::Checkpoint => {
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.request();
+                }
+            }
+            Request::Savepoint(request) => self.request_savepoint(request),
         }
     }
 
@@ -213,7 +213,13 @@ impl Driver {
     fn on_job_event(&mut self, event: JobEvent) {
         match event {
             JobEvent::Inspected { worker, round, inspection } => self.stall.on_inspection(round, worker, inspection),
-            JobEvent::Published { checkpoint, result } => self.published(checkpoint, result),
+            JobEvent::Published { checkpoint, result } => {
+                let failure =
+                    self.checkpoints.as_mut().and_then(|checkpoints| checkpoints.on_published(checkpoint, result));
+                if let Some(failure) = failure {
+                    self.feed(Input::CheckpointsFailed { failure });
+                }
+            }
             JobEvent::CallFailed { worker, message } => self.feed(Input::WorkerFailed { worker, message }),
         }
     }
@@ -275,7 +281,9 @@ impl Driver {
         let running: Vec<u32> =
             report.attempts.iter().filter(|attempt| self.runs(**attempt)).map(|attempt| attempt.region).collect();
         report.retain(|task| self.regions.of_task(task).is_some_and(|region| running.contains(&region)));
-        self.take_reports(&report.reports);
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.on_reports(&report.reports);
+        }
         self.board.take_metrics(worker, &report);
         self.stall.on_report(worker, &report.metrics, self.began.elapsed());
         self.flow.on_congestion(worker, report.is_congested);
@@ -289,7 +297,9 @@ impl Driver {
             self.stall.on_movement(self.began.elapsed());
             match end.error {
                 None => {
-                    self.task_ended(task);
+                    if let Some(checkpoints) = &mut self.checkpoints {
+                        checkpoints.on_task_end(task);
+                    }
                     self.feed(Input::TaskFinished { task });
                 }
                 Some(error) => self.feed(Input::TaskFailed { task, error, has_run: end.has_run }),
@@ -304,6 +314,27 @@ impl Driver {
         let begins = self.regions_begin_at();
         let timeouts = [self.machine.poll_timeout(), begins, flow, alignment, self.stall.poll_timeout(), checkpoints];
         timeouts.into_iter().flatten().fold(look_at, |look_at, timeout| look_at.min(self.began + timeout))
+    }
+
+    /// Passes the state of the attempt to its checkpoints, and carries out what follows.
+    fn follow_checkpoints(&mut self) {
+        let is_broken = self.machine.is_broken() && self.regions.count() > 1;
+        let (state, all_run, latest) = (self.machine.state(), self.machine.all_run(), self.attempts_begun);
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.on_state(state, all_run, is_broken);
+        }
+        while let Some(checkpoints) = &mut self.checkpoints
+            && let Some(failure) = checkpoints.carry_out(&self.workers, latest)
+        {
+            self.feed(Input::CheckpointsFailed { failure });
+        }
+    }
+
+    pub(super) fn request_savepoint(&mut self, request: SavepointRequest) {
+        // A job without checkpoints refuses savepoints before they get here.
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.request_savepoint(request);
+        }
     }
 
     pub(super) fn verdict(&self, outcome: Outcome) -> Result<(), ClusterError> {

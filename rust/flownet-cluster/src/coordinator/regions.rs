@@ -17,10 +17,7 @@
 use std::time::Duration;
 
 use super::driver::{Driver, RegionAttempt};
-use crate::{
-    checkpoint,
-    machine::{Failure, Input, Outcome},
-};
+use crate::machine::{Failure, Input, Outcome};
 
 impl Driver {
     /// Handles failed regions: they restart, or everything that is left ends.
@@ -63,20 +60,12 @@ impl Driver {
         self.supervisor.begins(self.began.elapsed());
         self.alignment.begin_again(&tasks);
         self.board.begin_again(&tasks, self.names_of(regions));
-        if let Some(checkpoints) = &self.checkpoints {
-            let (resumed, restored) = checkpoints.last(&self.job);
-            match restored {
-                Ok(restored) => self.restored = Some(restored),
-                // If the error persists, the next attempt of the job reports it.
-                Err(error) => {
-                    let (checkpoint, reason) = (resumed.unwrap_or(0), error.to_string());
-                    let failure = Failure::Checkpoint { checkpoint, failed: 1, reason, root_cause: None };
-                    self.feed(Input::CheckpointsFailed { failure });
-                }
-            }
-            self.board.resumed(resumed);
+        let Some(checkpoints) = &mut self.checkpoints else { return };
+        match checkpoints.restart(tasks) {
+            Ok(restored) => self.restored = Some(restored),
+            // If the error persists, the next attempt of the job reports it.
+            Err(failure) => self.feed(Input::CheckpointsFailed { failure }),
         }
-        self.feed_checkpoints(checkpoint::Input::Restarted { tasks });
     }
 
     /// Gives a region a new attempt.

@@ -10,15 +10,10 @@ use flownet_store::{CheckpointStore, FILE_VARIABLE, KEY_VARIABLE, Manifest, Stat
 use serde::Serialize;
 
 use super::checkpoints::wall_clock_ms;
-use super::driver::Driver;
 use super::events::{Event, Request};
 use super::view::{JobView, has_ended};
 use super::{block_on, found_at, found_in};
-use crate::{
-    checkpoint::{Input, without_uid},
-    error::ClusterError,
-    shown,
-};
+use crate::{checkpoint::without_uid, error::ClusterError, shown};
 
 /// Written savepoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -127,16 +122,33 @@ fn check_uids(operators: Vec<String>) -> Result<(), ClusterError> {
     if operators.is_empty() { Ok(()) } else { Err(ClusterError::MissingUid { operators }) }
 }
 
-impl Driver {
-    pub(super) fn take_savepoint_request(&mut self, request: SavepointRequest) {
-        self.savepoints.push(request);
-        self.feed_checkpoints(Input::Requested);
+/// Requests for savepoints without an answer.
+#[derive(Default)]
+pub(super) struct Savepoints {
+    requests: Vec<SavepointRequest>,
+    /// URL to which the last checkpoint of the job is copied.
+    last: Option<String>,
+}
+
+impl Savepoints {
+    pub(super) fn add(&mut self, request: SavepointRequest) {
+        self.requests.push(request);
     }
 
-    /// Assigns the checkpoint to all requests until now.
-    pub(super) fn assign_savepoints(&mut self, checkpoint: u64) -> bool {
+    /// Sets the place for a copy of the last checkpoint. Only the first call counts.
+    pub(super) fn set_last(&mut self, url: String) {
+        self.last.get_or_insert(url);
+    }
+
+    /// Returns the place for a copy of the last checkpoint, once.
+    pub(super) fn take_last(&mut self) -> Option<String> {
+        self.last.take()
+    }
+
+    /// Assigns the checkpoint to all requests until now. Returns whether there are any.
+    pub(super) fn assign(&mut self, checkpoint: u64) -> bool {
         let mut is_wanted = false;
-        for request in self.savepoints.iter_mut().filter(|request| request.checkpoint.is_none()) {
+        for request in self.requests.iter_mut().filter(|request| request.checkpoint.is_none()) {
             request.checkpoint = Some(checkpoint);
             is_wanted = true;
         }
@@ -144,70 +156,57 @@ impl Driver {
     }
 
     /// Reassigns requests of a checkpoint that was given up without a failure of its own to the next checkpoint.
-    pub(super) fn unassign_savepoints(&mut self, checkpoint: u64) {
-        let mut unassigned = self.take_savepoints(|of| of == Some(checkpoint));
+    /// Returns whether there are any.
+    pub(super) fn unassign(&mut self, checkpoint: u64) -> bool {
+        let mut unassigned = self.take(checkpoint);
         unassigned.iter_mut().for_each(|request| request.checkpoint = None);
-        if !unassigned.is_empty() {
-            self.savepoints.append(&mut unassigned);
-            self.feed_checkpoints(Input::Requested);
-        }
+        let is_wanted = !unassigned.is_empty();
+        self.requests.append(&mut unassigned);
+        is_wanted
     }
 
     /// Fails the requests of a checkpoint that will never be published.
-    pub(super) fn refuse_savepoints(&mut self, checkpoint: u64, reason: &str) {
-        for request in self.take_savepoints(|of| of == Some(checkpoint)) {
+    pub(super) fn refuse(&mut self, checkpoint: u64, reason: &str) {
+        for request in self.take(checkpoint) {
             request.answer(Err(ClusterError::Savepoint { reason: reason.to_owned() }));
         }
     }
 
     /// Prepares the requests for a new attempt: those with a checkpoint of the previous one fail, the others are
-    /// repeated.
-    pub(super) fn ask_again_for_savepoints(&mut self) {
-        for request in self.take_savepoints(|of| of.is_some()) {
+    /// repeated. Returns whether there are any to repeat.
+    pub(super) fn begin_attempt(&mut self) -> bool {
+        for request in self.take_if(|of| of.is_some()) {
             request.answer(Err(ClusterError::Savepoint { reason: "the job failed and was restarted".into() }));
         }
-        if !self.savepoints.is_empty() {
-            self.feed_checkpoints(Input::Requested);
-        }
+        !self.requests.is_empty()
     }
 
-    /// Copies a published checkpoint for its requests, then deletes checkpoints that are no longer needed.
-    pub(super) fn save_and_sweep(&mut self, manifest: Manifest) {
-        let requests = self.take_savepoints(|of| of == Some(manifest.checkpoint));
-        let retained = self.job.settings.retained_checkpoints as usize;
-        let Some(claim) = self.claim() else { return };
-        tokio::spawn(async move {
-            // Deletion needs the claim, so holding it protects the checkpoint that is copied.
-            let claim = claim.lock().await;
-            for request in requests {
-                let saved = save(claim.store(), &manifest, &request.url).await;
-                request.answer(saved);
-            }
-            if let Err(error) = claim.sweep(retained).await {
-                tracing::warn!(%error, "old checkpoints could not be deleted");
-            }
-        });
+    /// Removes and returns the requests of a checkpoint.
+    pub(super) fn take(&mut self, checkpoint: u64) -> Vec<SavepointRequest> {
+        self.take_if(|of| of == Some(checkpoint))
     }
 
-    /// Copies the last checkpoint of a stopped job, if a savepoint was requested.
-    pub(super) async fn save_last(&mut self) -> Result<(), ClusterError> {
-        let Some(url) = self.last_savepoint.take() else { return Ok(()) };
-        let began = Instant::now();
-        let Some(claim) = self.claim() else { return Ok(()) };
-        let claim = claim.lock().await;
-        let empty = || StoreError::Empty { url: claim.store().url().to_owned() };
-        let manifest = claim.store().last_checkpoint().await?.ok_or_else(empty)?;
-        let saved = save(claim.store(), &manifest, &url).await?;
-        tracing::info!(job = self.job.settings.job_name, url = saved.url, took = ?began.elapsed(), "savepoint");
-        Ok(())
+    fn take_if(&mut self, is_wanted: impl Fn(Option<u64>) -> bool) -> Vec<SavepointRequest> {
+        self.requests.extract_if(.., |request| is_wanted(request.checkpoint)).collect()
     }
+}
 
-    fn take_savepoints(&mut self, is_wanted: impl Fn(Option<u64>) -> bool) -> Vec<SavepointRequest> {
-        let (taken, left) =
-            std::mem::take(&mut self.savepoints).into_iter().partition(|request| is_wanted(request.checkpoint));
-        self.savepoints = left;
-        taken
+/// Copies a published checkpoint for all of its requests, and answers them.
+pub(super) async fn copy_to_all(requests: Vec<SavepointRequest>, manifest: &Manifest, store: &CheckpointStore) {
+    for request in requests {
+        let saved = save(store, manifest, &request.url).await;
+        request.answer(saved);
     }
+}
+
+/// Copies the last checkpoint in a store.
+pub(super) async fn copy_last(store: &CheckpointStore, url: &str, job: &str) -> Result<(), ClusterError> {
+    let began = Instant::now();
+    let empty = || StoreError::Empty { url: store.url().to_owned() };
+    let manifest = store.last_checkpoint().await?.ok_or_else(empty)?;
+    let saved = save(store, &manifest, url).await?;
+    tracing::info!(job, url = saved.url, took = ?began.elapsed(), "savepoint");
+    Ok(())
 }
 
 impl SavepointRequest {
