@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use flownet_store::StoreError;
 
 use super::checkpoints::{Checkpoints, Resumption};
-use super::driver::{Driver, flow_loop, regions_machine, stall_machine};
+use super::driver::{Driver, regions_machine};
 use super::events::{Event, Request, WorkerEvent};
 use crate::{
-    alignment::AlignmentMachine,
     error::ClusterError,
     machine::{Failure, JobState, LaunchHistory, Outcome},
 };
@@ -86,12 +85,10 @@ impl Driver {
         self.workers.settle_all();
         let regions = 0..self.regions.count();
         regions.for_each(|region| self.count_attempt(region));
-        self.flow = flow_loop(&self.job);
-        self.alignment = AlignmentMachine::new(&self.job.plan);
-        self.stall = stall_machine(&self.job);
+        self.sources.begin_attempt();
+        self.observation.begin_attempt();
         let now = self.began.elapsed();
         self.supervisor.begins(now);
-        self.board.begin_attempt();
         if let Some(checkpoints) = &mut self.checkpoints {
             let Resumption { generation, checkpoint, restored } = checkpoints.begin().await?;
             self.generation = generation;

@@ -11,11 +11,15 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{
-    driver::Driver,
     events::{Event, Request},
+    job::Job,
     view::JobView,
+    workers::Workers,
 };
-use crate::plan::{PlacedTask, Plan};
+use crate::{
+    plan::{PlacedTask, Plan},
+    rpc::Attempt,
+};
 
 /// The channels of one task at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,21 +91,23 @@ impl JobView {
     }
 }
 
-impl Driver {
-    /// Asks the worker of a subtask, if it runs. Otherwise drops the reply sender, which ends the caller's wait.
-    pub(super) fn show_channels(&self, vertex: u32, subtask: u32, reply: ChannelsReply) {
-        let Some(placed) = self.job.subtask(vertex, subtask) else { return };
-        let (worker, task) = (placed.worker, placed.spec.task_id);
-        let region = self.regions.of_task(task).unwrap_or_default();
-        let (job, attempt) = (Arc::clone(&self.job), self.attempt_of(region).number);
-        self.workers.call(worker, async move |link| {
-            if let Some(channels) = link.channels(task).await? {
-                // The caller may have stopped waiting.
-                let _ = reply.send(TaskChannels::of(channels, attempt, &job.plan));
-            }
-            Ok(None)
-        });
-    }
+/// Asks the worker of a subtask for its channels, if it is registered. Otherwise drops the reply sender, which ends the
+/// caller's wait. `attempt` is the attempt of the subtask's region.
+pub(super) fn fetch_channels(
+    job: &Arc<Job>,
+    workers: &Workers,
+    subtask: &PlacedTask,
+    attempt: Attempt,
+    reply: ChannelsReply,
+) {
+    let (job, task) = (Arc::clone(job), subtask.spec.task_id);
+    workers.call(subtask.worker, async move |link| {
+        if let Some(channels) = link.channels(task).await? {
+            // The caller may have stopped waiting.
+            let _ = reply.send(TaskChannels::of(channels, attempt.number, &job.plan));
+        }
+        Ok(None)
+    });
 }
 
 impl TaskChannels {

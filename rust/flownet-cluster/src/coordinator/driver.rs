@@ -4,7 +4,7 @@
 //! it as [`Event`]s.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -17,22 +17,23 @@ use tokio::{
 };
 
 use super::{
+    channels::fetch_channels,
     checkpoints::Checkpoints,
     events::{Event, Events, JobEvent, RegionEvent, Request, WorkerEvent},
+    flame::fetch_flame,
     job::Job,
+    observation::Observation,
     savepoints::SavepointRequest,
+    sources::{FoundSplits, Sources},
     status_store::StatusStore,
     workers::Workers,
 };
 use crate::{
-    alignment::AlignmentMachine,
     checkpoint::{RepeatedFailure, Supervisor},
     error::ClusterError,
-    flow::FlowLoop,
     machine::{Failure, Input, JobState, LaunchHistory, Limits, Outcome, Placement, RegionCommand, RegionsMachine},
     plan::Regions,
     rpc::{StatusReport, TaskRestore, WorkerFault},
-    stall::StallMachine,
 };
 
 /// Driver loop and its state. Dropping it kills and reaps every process.
@@ -46,10 +47,8 @@ pub(super) struct Driver {
     pub(super) attempts: Vec<RegionAttempt>,
     /// Number of region attempts so far.
     pub(super) attempts_begun: u64,
-    pub(super) flow: FlowLoop,
-    pub(super) alignment: AlignmentMachine,
-    pub(super) orders: u64,
-    pub(super) stall: StallMachine,
+    pub(super) sources: Sources,
+    pub(super) observation: Observation,
     pub(super) supervisor: Supervisor,
     /// Number of the current attempt of the job. It increases with each attempt.
     pub(super) generation: u64,
@@ -92,10 +91,8 @@ impl Driver {
             regions,
             attempts: vec![RegionAttempt::default(); count],
             attempts_begun: 0,
-            flow: flow_loop(&job),
-            alignment: AlignmentMachine::new(&job.plan),
-            orders: 0,
-            stall: stall_machine(&job),
+            sources: Sources::new(Arc::clone(&job)),
+            observation: Observation::new(Arc::clone(&job), Arc::clone(&board)),
             supervisor,
             generation: 0,
             restored: None,
@@ -135,10 +132,8 @@ impl Driver {
             }
             self.board.log().take(0, self.job.log.take(usize::MAX));
             self.report_ended_workers();
-            self.flow.on_time(self.began.elapsed());
-            self.send_order();
-            self.align_sources();
-            self.watch_for_stalls();
+            self.sources.on_time(self.began.elapsed(), &self.workers);
+            self.observation.on_time(self.machine.state() == JobState::Running, &self.workers);
             self.begin_waiting_regions();
         }
     }
@@ -183,9 +178,18 @@ impl Driver {
                 }
                 self.feed(Input::Stop { drain });
             }
-            Request::Splits(found) => self.deal(found),
-            Request::Channels { vertex, subtask, reply } => self.show_channels(vertex, subtask, reply),
-            Request::Flame { vertex, subtask, order, reply } => self.show_flame(vertex, subtask, order, reply),
+            Request::Splits(found) => self.add_splits(&found),
+            Request::Channels { vertex, subtask, reply } => {
+                if let Some(placed) = self.job.subtask(vertex, subtask) {
+                    let region = self.regions.of_task(placed.spec.task_id).unwrap_or_default();
+                    fetch_channels(&self.job, &self.workers, placed, self.attempt_of(region), reply);
+                }
+            }
+            Request::Flame { vertex, subtask, order, reply } => {
+                if let Some(placed) = self.job.subtask(vertex, subtask) {
+                    fetch_flame(&self.workers, placed, order, reply);
+                }
+            }
             Request::Checkpoint => {
                 if let Some(checkpoints) = &mut self.checkpoints {
                     checkpoints.request();
@@ -212,7 +216,9 @@ impl Driver {
 
     fn on_job_event(&mut self, event: JobEvent) {
         match event {
-            JobEvent::Inspected { worker, round, inspection } => self.stall.on_inspection(round, worker, inspection),
+            JobEvent::Inspected { worker, round, inspection } => {
+                self.observation.on_inspection(worker, round, inspection);
+            }
             JobEvent::Published { checkpoint, result } => {
                 let failure =
                     self.checkpoints.as_mut().and_then(|checkpoints| checkpoints.on_published(checkpoint, result));
@@ -263,15 +269,11 @@ impl Driver {
         None
     }
 
-    /// Sends an order to every worker with sources.
-    fn send_order(&mut self) {
-        let Some(order) = self.flow.poll_order() else { return };
-        tracing::debug!(job = self.job.settings.job_name, ?order);
-        self.orders += 1;
-        let number = self.orders;
-        let sources = self.job.plan.tasks.iter().filter(|task| task.spec.is_source());
-        for worker in sources.map(|task| task.worker).collect::<BTreeSet<_>>() {
-            self.workers.call(worker, async move |link| link.order(number, order).await.map(|()| None));
+    /// Passes new splits on, if the attempt that they are for still runs.
+    fn add_splits(&self, found: &FoundSplits) {
+        let is_running = self.machine.state() == JobState::Running;
+        if is_running && self.board.status().history.restarted == found.restarted {
+            self.sources.add_splits(found, &self.workers);
         }
     }
 
@@ -284,17 +286,12 @@ impl Driver {
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.on_reports(&report.reports);
         }
-        self.board.take_metrics(worker, &report);
-        self.stall.on_report(worker, &report.metrics, self.began.elapsed());
-        self.flow.on_congestion(worker, report.is_congested);
-        for (task, metrics) in &report.metrics {
-            self.flow.on_metrics(*task, metrics);
-            self.alignment.on_metrics(*task, metrics);
-        }
+        self.observation.on_report(worker, &report);
+        self.sources.on_report(worker, &report);
         self.feed(Input::Heartbeat { worker });
         for end in report.ended {
             let task = end.task;
-            self.stall.on_movement(self.began.elapsed());
+            self.observation.on_task_end();
             match end.error {
                 None => {
                     if let Some(checkpoints) = &mut self.checkpoints {
@@ -310,9 +307,8 @@ impl Driver {
     fn next_wake(&self) -> Instant {
         let look_at = Instant::now() + self.workers.poll_interval();
         let checkpoints = self.checkpoints.as_ref().and_then(Checkpoints::poll_timeout);
-        let (flow, alignment) = (self.flow.poll_timeout(), self.alignment.poll_timeout());
-        let begins = self.regions_begin_at();
-        let timeouts = [self.machine.poll_timeout(), begins, flow, alignment, self.stall.poll_timeout(), checkpoints];
+        let (sources, observation) = (self.sources.poll_timeout(), self.observation.poll_timeout());
+        let timeouts = [self.machine.poll_timeout(), self.regions_begin_at(), sources, observation, checkpoints];
         timeouts.into_iter().flatten().fold(look_at, |look_at, timeout| look_at.min(self.began + timeout))
     }
 
@@ -375,12 +371,4 @@ pub(super) fn regions_machine(job: &Job, regions: &Regions, past: &[LaunchHistor
         limits,
     };
     RegionsMachine::new(placement, past)
-}
-
-pub(super) fn flow_loop(job: &Job) -> FlowLoop {
-    FlowLoop::new(job.settings.flow_control, job.plan.tasks.iter().map(|task| &task.spec))
-}
-
-pub(super) fn stall_machine(job: &Job) -> StallMachine {
-    StallMachine::new(job.settings.stall_patience, job.report_interval(), &job.plan)
 }

@@ -6,7 +6,7 @@ use flownet_runtime::flame::FlameOrder;
 use flownet_store::{Manifest, PublishError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::{channels::ChannelsReply, flame::FlameReply, found::FoundSplits, savepoints::SavepointRequest};
+use super::{channels::ChannelsReply, flame::FlameReply, savepoints::SavepointRequest, sources::FoundSplits};
 use crate::rpc::{Attempt, Inspection, Introduction, StatusReport, WorkerClient, WorkerFault};
 
 /// Event for the driver.

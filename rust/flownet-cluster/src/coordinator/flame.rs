@@ -9,10 +9,11 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{
-    driver::Driver,
     events::{Event, Request},
     view::JobView,
+    workers::Workers,
 };
+use crate::plan::PlacedTask;
 
 /// Flame graph of a task, built from samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -79,27 +80,25 @@ impl JobView {
     }
 }
 
-impl Driver {
-    /// Asks the worker of a subtask, if it runs. Otherwise drops the reply sender, which ends the caller's wait.
-    pub(super) fn show_flame(&self, vertex: u32, subtask: u32, order: FlameOrder, mut reply: FlameReply) {
-        let Some(placed) = self.job.subtask(vertex, subtask) else { return };
-        let task = placed.spec.task_id;
-        self.workers.call(placed.worker, async move |link| {
-            tokio::select! {
-                flame = link.flame(task, order) => {
-                    let flame = match flame? {
-                        Ok(Some(flame)) => Ok(TaskFlame::of(flame, order)),
-                        Ok(None) => Err(NoFlame::NotRunning),
-                        Err(why) => Err(NoFlame::Failed(why)),
-                    };
-                    // The caller may have stopped waiting.
-                    let _ = reply.send(flame);
-                }
-                () = reply.closed() => {}
+/// Asks the worker of a subtask to sample it, if it is registered. Otherwise drops the reply sender, which ends the
+/// caller's wait.
+pub(super) fn fetch_flame(workers: &Workers, subtask: &PlacedTask, order: FlameOrder, mut reply: FlameReply) {
+    let task = subtask.spec.task_id;
+    workers.call(subtask.worker, async move |link| {
+        tokio::select! {
+            flame = link.flame(task, order) => {
+                let flame = match flame? {
+                    Ok(Some(flame)) => Ok(TaskFlame::of(flame, order)),
+                    Ok(None) => Err(NoFlame::NotRunning),
+                    Err(why) => Err(NoFlame::Failed(why)),
+                };
+                // The caller may have stopped waiting.
+                let _ = reply.send(flame);
             }
-            Ok(None)
-        });
-    }
+            () = reply.closed() => {}
+        }
+        Ok(None)
+    });
 }
 
 impl TaskFlame {

@@ -13,7 +13,6 @@
 //! - I2: a submitted job gets exactly one result, even after a panic.
 
 mod admission;
-mod alignment;
 mod attempts;
 mod calls;
 mod channels;
@@ -22,13 +21,13 @@ mod driver;
 mod enumerator;
 mod events;
 mod flame;
-mod found;
 mod job;
 mod link;
 mod log;
+mod observation;
 mod regions;
 mod savepoints;
-mod stalls;
+mod sources;
 mod status_store;
 mod thread;
 mod view;

@@ -58,7 +58,7 @@ impl Driver {
             self.workers.settle(self.workers_of(region));
         }
         self.supervisor.begins(self.began.elapsed());
-        self.alignment.begin_again(&tasks);
+        self.sources.restart(&tasks);
         self.board.begin_again(&tasks, self.names_of(regions));
         let Some(checkpoints) = &mut self.checkpoints else { return };
         match checkpoints.restart(tasks) {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{
     events::{Event, Request},
-    found::FoundSplits,
+    sources::FoundSplits,
     status_store::StatusStore,
     thread::CoordinatorThread,
 };
