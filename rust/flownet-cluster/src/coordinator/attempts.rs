@@ -1,142 +1,177 @@
-//! Runs the attempts of a job one after the other: ends a failed one and begins the next.
-//!
-//! Within an attempt of the job, each region has attempts of its own: see [`regions`](super::regions).
-//!
-//! Workers that answer stay for the next attempt. Their tasks are cancelled, all resources of these tasks are freed,
-//! and they get new tasks. A worker that was lost, or did not end its tasks in time, is replaced. The replacement is a
-//! new process, or a worker that joins the worker pool; the attempt waits for it.
+//! Numbers the attempts of a job and of its regions, and decides whether and when another one follows.
 
-use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use flownet_store::StoreError;
+use flownet_runtime::spec::TaskSpec;
 
-use super::checkpoints::{Checkpoints, Resumption};
-use super::driver::{Driver, regions_machine};
-use super::events::{Event, Request, WorkerEvent};
+use super::{
+    checkpoints::{RestoredTasks, Resumption},
+    job::Job,
+};
 use crate::{
-    error::ClusterError,
-    machine::{Failure, JobState, LaunchHistory, Outcome},
+    checkpoint::{RepeatedFailure, Supervisor},
+    machine::{Failure, LaunchHistory},
+    plan::Regions,
+    rpc::Attempt,
 };
 
-impl Driver {
-    /// Runs the job to its end. No worker runs afterwards.
-    pub(super) async fn run(mut self) -> Result<(), ClusterError> {
-        loop {
-            if let Err(error) = self.begin_attempt().await {
-                self.begin_later(error).await?;
-                continue;
-            }
-            let outcome = self.run_attempt().await;
-            let Some(delay) = self.next_attempt(&outcome) else {
-                let verdict = self.verdict(outcome);
-                self.workers.release_all().await;
-                let Some(checkpoints) = &mut self.checkpoints else { return verdict };
-                let saved = if verdict.is_ok() { checkpoints.save_last().await } else { Ok(()) };
-                checkpoints.sweep_last().await;
-                return verdict.and(saved);
-            };
-            let Err(error) = self.verdict(outcome) else { return Ok(()) };
-            tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job failed and is restarted");
-            self.board.restarting(&error, None);
-            self.workers.renew();
-            self.wait_for_next_attempt(delay, error).await?;
-        }
-    }
-
-    /// Waits for the storage after an I/O error if the job has run before, as after any other failure.
-    async fn begin_later(&mut self, error: ClusterError) -> Result<(), ClusterError> {
-        let has_past = self.past.iter().any(|past| *past != LaunchHistory::None);
-        let may_pass = has_past && matches!(error, ClusterError::Store(StoreError::Io { .. }));
-        let delay = may_pass.then(|| self.supervisor.failed(self.began.elapsed(), None, None)).flatten();
-        let Some(delay) = delay else { return Err(error) };
-        tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job cannot be restarted yet");
-        self.board.restarting(&error, None);
-        self.wait_for_next_attempt(delay, error).await
-    }
-
-    /// Returns the delay before the next attempt, or `None` if there is none.
-    fn next_attempt(&mut self, outcome: &Outcome) -> Option<Duration> {
-        let Outcome::Failed(failure) = outcome else { return None };
-        if !self.machine.may_begin_again() || !self.can_restart() {
-            return None;
-        }
-        let now = self.began.elapsed();
-        // Consecutive failures of several regions count as one failure.
-        match self.machine.begins_again_at() {
-            Some(at) => Some(at.saturating_sub(now)),
-            None => self.restart_after(failure),
-        }
-    }
-
-    /// Returns the delay before the failed tasks restart, or `None` if they do not.
-    pub(super) fn restart_after(&mut self, failure: &Failure) -> Option<Duration> {
-        let checkpoint = self.checkpoints.as_ref().and_then(Checkpoints::last_number);
-        self.supervisor.failed(self.began.elapsed(), failure.root_cause(), checkpoint)
-    }
-
-    /// Whether another attempt can follow a failed one.
-    pub(super) fn can_restart(&self) -> bool {
-        self.job.launcher.has_or_gets(self.job.settings.workers)
-            && !self.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.is_fenced())
-    }
-
-    async fn begin_attempt(&mut self) -> Result<(), ClusterError> {
-        self.generation += 1;
-        self.workers.settle_all();
-        let regions = 0..self.regions.count();
-        regions.for_each(|region| self.count_attempt(region));
-        self.sources.begin_attempt();
-        self.observation.begin_attempt();
-        let now = self.began.elapsed();
-        self.supervisor.begins(now);
-        if let Some(checkpoints) = &mut self.checkpoints {
-            let Resumption { generation, checkpoint, restored } = checkpoints.begin().await?;
-            self.generation = generation;
-            self.restored = Some(restored);
-            if checkpoint.is_some() {
-                self.past
-                    .iter_mut()
-                    .filter(|past| **past == LaunchHistory::None)
-                    .for_each(|past| *past = LaunchHistory::Elsewhere);
-            }
-        }
-        self.workers.set_generation(self.generation);
-        self.machine = regions_machine(&self.job, &self.regions, &self.past);
-        Ok(())
-    }
-
-    /// Keeps the workers alive between two attempts and records lost ones. Waits longer if the pool expects
-    /// replacements; if these do not join in time, the attempt reports the missing workers. If the user ends the job
-    /// meanwhile, or its host gives up, no attempt follows. Then the job ends with the cause of the last failure.
-    async fn wait_for_next_attempt(&mut self, delay: Duration, cause: ClusterError) -> Result<(), ClusterError> {
-        self.board.set_state(JobState::Restarting);
-        let until = Instant::now() + delay;
-        loop {
-            if !self.can_restart() {
-                return Err(cause);
-            }
-            let end = until + self.job.launcher.patience(self.job.settings.workers);
-            let now = Instant::now();
-            if now >= end {
-                return Ok(());
-            }
-            let look_at = end.min(now + LOOK);
-            tokio::select! {
-                biased;
-                event = self.events.recv() => match event {
-                    None | Some(Event::Request(Request::Cancel | Request::Stop { .. })) => return Err(cause),
-                    Some(Event::Request(Request::Savepoint(request))) => self.request_savepoint(request),
-                    Some(Event::Worker(WorkerEvent::Disconnected { worker, reason })) => {
-                        self.workers.on_disconnect(worker, reason);
-                    }
-                    Some(_) => {}
-                },
-                () = tokio::time::sleep_until(look_at.into()) => {}
-            }
-            self.workers.reap();
-        }
-    }
+/// Attempts of a job so far.
+pub(super) struct Attempts {
+    regions: Regions,
+    /// Current attempt of each region.
+    current: Vec<RegionAttempt>,
+    /// Number of region attempts so far.
+    begun: u64,
+    /// Number of the current attempt of the job. It increases with each attempt.
+    generation: u64,
+    supervisor: Supervisor,
+    /// Whether an attempt of each region has run.
+    past: Vec<LaunchHistory>,
+    /// State that each task restores. None without checkpoints.
+    restored: Option<RestoredTasks>,
 }
 
-/// Interval at which processes are checked between two attempts.
-const LOOK: Duration = Duration::from_millis(50);
+/// Attempt of a region.
+#[derive(Clone, Debug, Default)]
+struct RegionAttempt {
+    number: u64,
+    /// Data plane addresses by worker.
+    addresses: BTreeMap<u32, SocketAddr>,
+}
+
+impl Attempts {
+    /// Creates the attempts of a job that has not begun. `seed` varies the delays of restarts.
+    pub(super) fn new(job: &Job, has_checkpoints: bool, seed: u64) -> Self {
+        let supervisor = Supervisor::new(&job.settings.restart, has_checkpoints, seed);
+        // If the job does not restart, or replaces all workers when it does, regions do not restart on their own.
+        let begins_anew = supervisor.would_restart(Duration::ZERO) && !job.launcher.renews();
+        let regions = if begins_anew { Regions::of(&job.plan, &job.settings) } else { Regions::one(&job.plan) };
+        let count = regions.count() as usize;
+        Self {
+            regions,
+            current: vec![RegionAttempt::default(); count],
+            begun: 0,
+            generation: 0,
+            supervisor,
+            past: vec![LaunchHistory::None; count],
+            restored: None,
+        }
+    }
+
+    /// Returns the regions that restart on their own.
+    pub(super) fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// Returns the tasks of regions.
+    pub(super) fn tasks_of(&self, regions: &[u32]) -> Vec<u32> {
+        regions.iter().flat_map(|region| self.regions.tasks(*region)).collect()
+    }
+
+    /// Returns the number of the current attempt of the job.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Returns the number of the last attempt of any region.
+    pub(super) fn last_number(&self) -> u64 {
+        self.begun
+    }
+
+    /// Returns the current attempt of a region.
+    pub(super) fn of_region(&self, region: u32) -> Attempt {
+        let number = self.current.get(region as usize).map_or(0, |attempt| attempt.number);
+        Attempt { region, number }
+    }
+
+    /// Returns the current attempt of a task's region.
+    pub(super) fn of_task(&self, task: u32) -> Attempt {
+        self.of_region(self.regions.of_task(task).unwrap_or_default())
+    }
+
+    /// Whether the attempt is the current one of its region.
+    pub(super) fn runs(&self, attempt: Attempt) -> bool {
+        self.of_region(attempt.region) == attempt
+    }
+
+    /// Begins an attempt of the job, and so of all regions.
+    pub(super) fn begin(&mut self, now: Duration) {
+        self.generation += 1;
+        let regions: Vec<u32> = (0..self.regions.count()).collect();
+        self.begin_regions(&regions, now);
+    }
+
+    /// Begins attempts of regions.
+    pub(super) fn begin_regions(&mut self, regions: &[u32], now: Duration) {
+        for &region in regions {
+            self.begun += 1;
+            self.current[region as usize] = RegionAttempt { number: self.begun, ..RegionAttempt::default() };
+        }
+        self.supervisor.begins(now);
+    }
+
+    /// Sets the number of the attempt of the job that has begun, and the state that its tasks restore.
+    pub(super) fn resume(&mut self, resumption: Resumption) {
+        let Resumption { generation, checkpoint, restored } = resumption;
+        self.generation = generation;
+        self.restored = Some(restored);
+        if checkpoint.is_some() {
+            let unknown = self.past.iter_mut().filter(|past| **past == LaunchHistory::None);
+            unknown.for_each(|past| *past = LaunchHistory::Elsewhere);
+        }
+    }
+
+    /// Sets the state that tasks restore from now on.
+    pub(super) fn set_restored(&mut self, restored: RestoredTasks) {
+        self.restored = Some(restored);
+    }
+
+    /// Returns the state that these tasks restore. None without checkpoints.
+    pub(super) fn restored(&self, tasks: &[TaskSpec]) -> Option<RestoredTasks> {
+        let restored = self.restored.as_ref()?;
+        let of = |task: &TaskSpec| Some((task.task_id, restored.get(&task.task_id)?.clone()));
+        Some(tasks.iter().filter_map(of).collect())
+    }
+
+    /// Records the address of a worker's data plane for the current attempt of a region.
+    pub(super) fn set_address(&mut self, region: u32, worker: u32, address: SocketAddr) {
+        self.current[region as usize].addresses.insert(worker, address);
+    }
+
+    /// Returns the data plane addresses of a region by worker.
+    pub(super) fn addresses(&self, region: u32) -> &BTreeMap<u32, SocketAddr> {
+        &self.current[region as usize].addresses
+    }
+
+    /// Returns whether an attempt of each region has run, and where.
+    pub(super) fn past(&self) -> &[LaunchHistory] {
+        &self.past
+    }
+
+    pub(super) fn set_past(&mut self, past: Vec<LaunchHistory>) {
+        self.past = past;
+    }
+
+    /// Whether a restart would follow a failure at `now`.
+    pub(super) fn would_restart(&self, now: Duration) -> bool {
+        self.supervisor.would_restart(now)
+    }
+
+    /// Handles the failure of an attempt; `checkpoint` is the last published one. Returns the delay before the restart,
+    /// or `None` if there is none.
+    pub(super) fn on_failure(&mut self, failure: &Failure, checkpoint: Option<u64>, now: Duration) -> Option<Duration> {
+        self.supervisor.failed(now, failure.root_cause(), checkpoint)
+    }
+
+    /// Handles an attempt that could not begin because of the storage. Returns the delay before the next try, or `None`
+    /// if there is none. A job that has never run is not tried again.
+    pub(super) fn on_storage_failure(&mut self, now: Duration) -> Option<Duration> {
+        let has_past = self.past.iter().any(|past| *past != LaunchHistory::None);
+        has_past.then(|| self.supervisor.failed(now, None, None)).flatten()
+    }
+
+    /// Returns the failure that ended the restarts because it repeated.
+    pub(super) fn gave_up(&self) -> Option<RepeatedFailure> {
+        self.supervisor.gave_up()
+    }
+}

@@ -14,7 +14,6 @@
 
 mod admission;
 mod attempts;
-mod calls;
 mod channels;
 mod checkpoints;
 mod driver;
@@ -25,7 +24,6 @@ mod job;
 mod link;
 mod log;
 mod observation;
-mod regions;
 mod savepoints;
 mod sources;
 mod status_store;

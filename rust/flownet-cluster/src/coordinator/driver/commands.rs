@@ -2,14 +2,14 @@
 
 use flownet_runtime::spec::TaskSpec;
 
-use super::checkpoints::Checkpoints;
-use super::driver::Driver;
-use super::events::RegionEvent;
-use super::workers::Launch;
+use super::super::checkpoints::Checkpoints;
+use super::super::events::RegionEvent;
+use super::super::workers::Launch;
+use super::Driver;
 use crate::{
     error::WorkerExit,
     machine::{Command, Input},
-    rpc::{Attempt, Deployment},
+    rpc::Deployment,
 };
 
 impl Driver {
@@ -19,7 +19,7 @@ impl Driver {
             Command::Deploy { worker } => self.deploy(region, worker),
             Command::Start { worker } => self.start(region, worker),
             Command::EndSources { worker, drain } => {
-                let attempt = self.attempt_of(region);
+                let attempt = self.attempts.of_region(region);
                 self.workers
                     .call_in(attempt, worker, async move |link| link.end_sources(attempt, drain).await.map(|()| None));
             }
@@ -40,15 +40,12 @@ impl Driver {
     }
 
     fn deploy(&mut self, region: u32, worker: u32) {
-        let is_of = |task: &&TaskSpec| self.regions.of_task(task.task_id) == Some(region);
+        let is_of = |task: &&TaskSpec| self.attempts.regions().of_task(task.task_id) == Some(region);
         let tasks: Vec<TaskSpec> = self.job.plan.tasks_on(worker).filter(is_of).cloned().collect();
-        let restored = self.restored.as_ref().map(|restored| {
-            let of = |task: &TaskSpec| Some((task.task_id, restored.get(&task.task_id)?.clone()));
-            tasks.iter().filter_map(of).collect()
-        });
-        let (generation, settings) = (self.generation, self.job.settings.clone());
+        let restored = self.attempts.restored(&tasks);
+        let (generation, settings) = (self.attempts.generation(), self.job.settings.clone());
         let has_digests = self.checkpoints.as_ref().is_some_and(Checkpoints::signs);
-        let attempt = self.attempt_of(region);
+        let attempt = self.attempts.of_region(region);
         let segments = self.job.segments.get(&worker).copied().unwrap_or_else(|| settings.segments(0));
         let deployment = Deployment { generation, attempt, settings, segments, tasks, restored, has_digests };
         self.workers.call_in(attempt, worker, async move |link| {
@@ -61,7 +58,7 @@ impl Driver {
     }
 
     fn start(&mut self, region: u32, worker: u32) {
-        let (attempt, peers) = (self.attempt_of(region), self.attempts[region as usize].addresses.clone());
+        let (attempt, peers) = (self.attempts.of_region(region), self.attempts.addresses(region).clone());
         self.workers.call_in(attempt, worker, async move |link| {
             let answer = link.start(attempt, peers).await?;
             Ok(Some(match answer {
@@ -72,7 +69,7 @@ impl Driver {
     }
 
     fn stop(&mut self, region: u32, worker: u32) {
-        let attempt = self.attempt_of(region);
+        let attempt = self.attempts.of_region(region);
         self.workers.call_in(attempt, worker, async move |link| {
             Ok(Some(RegionEvent::Stopped { worker, report: link.stop(region).await? }))
         });
@@ -92,15 +89,5 @@ impl Driver {
     pub(super) fn report_ended_workers(&mut self) {
         let ends = self.workers.poll_ends();
         ends.into_iter().for_each(|input| self.feed(input));
-    }
-
-    pub(super) fn attempt_of(&self, region: u32) -> Attempt {
-        let number = self.attempts.get(region as usize).map_or(0, |attempt| attempt.number);
-        Attempt { region, number }
-    }
-
-    /// Whether the attempt is the current one of its region.
-    pub(super) fn runs(&self, attempt: Attempt) -> bool {
-        self.attempt_of(attempt.region) == attempt
     }
 }

@@ -1,22 +1,33 @@
-//! Carries out the commands of the [`RegionsMachine`] and reports events to it.
+//! Runs the loop of a job: carries out the commands of the [`RegionsMachine`] and passes events between the job's parts.
 //!
-//! The driver runs one loop on the coordinator's thread. The workers, requests of users and published checkpoints reach
-//! it as [`Event`]s.
+//! The driver runs on the coordinator's thread. Workers, users and background tasks reach it as [`Event`]s. It has no
+//! state of its own but the machine; each part has private state and a small interface:
+//!
+//! | part | state |
+//! |---|---|
+//! | [`Workers`] | processes, connections, calls |
+//! | [`Attempts`] | numbers of attempts, restarts, restored state |
+//! | [`Checkpoints`] | pending checkpoint, storage, savepoints |
+//! | [`Sources`] | rate limits, event-time limits, splits |
+//! | [`Observation`] | metrics, stalls |
+//!
+//! Parts call workers through [`Workers`] and show their results in the [`StatusStore`]. They do not know each other or
+//! the machine: the driver passes on what one returns and another needs.
+
+mod commands;
+mod lifecycle;
+mod regions;
 
 use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use flownet_runtime::spec::TaskSpec;
-use tokio::{
-    runtime::Handle,
-    sync::mpsc::{UnboundedReceiver, UnboundedSender},
-};
+use tokio::{runtime::Handle, sync::mpsc::UnboundedReceiver};
 
 use super::{
+    attempts::Attempts,
     channels::fetch_channels,
     checkpoints::Checkpoints,
     events::{Event, Events, JobEvent, RegionEvent, Request, WorkerEvent},
@@ -29,46 +40,25 @@ use super::{
     workers::Workers,
 };
 use crate::{
-    checkpoint::{RepeatedFailure, Supervisor},
+    checkpoint::RepeatedFailure,
     error::ClusterError,
-    machine::{Failure, Input, JobState, LaunchHistory, Limits, Outcome, Placement, RegionCommand, RegionsMachine},
-    plan::Regions,
-    rpc::{StatusReport, TaskRestore, WorkerFault},
+    machine::{Failure, Input, JobState, Limits, Outcome, Placement, RegionCommand, RegionsMachine},
+    rpc::{StatusReport, WorkerFault},
 };
 
-/// Driver loop and its state. Dropping it kills and reaps every process.
+/// Driver loop and the parts of the job. Dropping it kills and reaps every process.
 pub(super) struct Driver {
-    pub(super) job: Arc<Job>,
-    pub(super) board: Arc<StatusStore>,
+    job: Arc<Job>,
+    board: Arc<StatusStore>,
     /// Machine of the current attempt.
-    pub(super) machine: RegionsMachine,
-    pub(super) regions: Regions,
-    /// Current attempt of each region, with the addresses of its data planes.
-    pub(super) attempts: Vec<RegionAttempt>,
-    /// Number of region attempts so far.
-    pub(super) attempts_begun: u64,
-    pub(super) sources: Sources,
-    pub(super) observation: Observation,
-    pub(super) supervisor: Supervisor,
-    /// Number of the current attempt of the job. It increases with each attempt.
-    pub(super) generation: u64,
-    /// State that each task restores. None without checkpoints.
-    pub(super) restored: Option<BTreeMap<u32, TaskRestore>>,
-    pub(super) checkpoints: Option<Checkpoints>,
-    /// Whether an attempt of each region has run.
-    pub(super) past: Vec<LaunchHistory>,
-    pub(super) began: Instant,
-    pub(super) workers: Workers,
-    pub(super) events: UnboundedReceiver<Event>,
-    pub(super) sender: UnboundedSender<Event>,
-}
-
-/// Current attempt of a region.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RegionAttempt {
-    pub(super) number: u64,
-    /// Data plane addresses by worker.
-    pub(super) addresses: BTreeMap<u32, SocketAddr>,
+    machine: RegionsMachine,
+    attempts: Attempts,
+    workers: Workers,
+    /// None if checkpoints are disabled.
+    checkpoints: Option<Checkpoints>,
+    sources: Sources,
+    observation: Observation,
+    events: UnboundedReceiver<Event>,
 }
 
 impl Driver {
@@ -79,37 +69,30 @@ impl Driver {
         events: Events,
         network: Handle,
     ) -> Result<Self, ClusterError> {
-        let workers = Workers::open(Arc::clone(&job), Arc::clone(&board), events.sender.clone(), network).await?;
-        let checkpoints = Checkpoints::open(Arc::clone(&job), Arc::clone(&board), events.sender.clone())?;
-        let supervisor = Supervisor::new(&job.settings.restart, checkpoints.is_some(), u64::from(workers.port()));
-        // If the job does not restart, or replaces all workers when it does, regions do not restart on their own.
-        let begins_anew = supervisor.would_restart(Duration::ZERO) && !job.launcher.renews();
-        let regions = if begins_anew { Regions::of(&job.plan, &job.settings) } else { Regions::one(&job.plan) };
-        let count = regions.count() as usize;
-        let machine = regions_machine(&job, &regions, &[]);
+        let Events { sender, receiver } = events;
+        let workers = Workers::open(Arc::clone(&job), Arc::clone(&board), sender.clone(), network).await?;
+        let checkpoints = Checkpoints::open(Arc::clone(&job), Arc::clone(&board), sender)?;
+        let attempts = Attempts::new(&job, checkpoints.is_some(), u64::from(workers.port()));
         Ok(Self {
-            regions,
-            attempts: vec![RegionAttempt::default(); count],
-            attempts_begun: 0,
+            machine: regions_machine(&job, &attempts),
+            attempts,
+            workers,
+            checkpoints,
             sources: Sources::new(Arc::clone(&job)),
             observation: Observation::new(Arc::clone(&job), Arc::clone(&board)),
-            supervisor,
-            generation: 0,
-            restored: None,
-            checkpoints,
-            past: vec![LaunchHistory::None; count],
+            events: receiver,
             job,
-            machine,
-            began: board.began(),
             board,
-            workers,
-            events: events.receiver,
-            sender: events.sender,
         })
     }
 
+    /// Returns the time since the job began.
+    fn now(&self) -> Duration {
+        self.board.began().elapsed()
+    }
+
     /// Runs one attempt to its end. No task runs afterwards.
-    pub(super) async fn run_attempt(&mut self) -> Outcome {
+    async fn run_attempt(&mut self) -> Outcome {
         self.feed(Input::Begin);
         loop {
             self.follow_checkpoints();
@@ -132,27 +115,27 @@ impl Driver {
             }
             self.board.log().take(0, self.job.log.take(usize::MAX));
             self.report_ended_workers();
-            self.sources.on_time(self.began.elapsed(), &self.workers);
+            self.sources.on_time(self.board.began().elapsed(), &self.workers);
             self.observation.on_time(self.machine.state() == JobState::Running, &self.workers);
             self.begin_waiting_regions();
         }
     }
 
     /// Passes an event of a task, or of all regions, to the machine.
-    pub(super) fn feed(&mut self, input: Input) {
-        self.machine.handle(input, self.began.elapsed());
+    fn feed(&mut self, input: Input) {
+        self.machine.handle(input, self.now());
         self.show_state();
     }
 
     /// Passes an event of a region's attempt to the machine.
-    pub(super) fn feed_in(&mut self, region: u32, input: Input) {
-        self.machine.handle_in(region, input, self.began.elapsed());
+    fn feed_in(&mut self, region: u32, input: Input) {
+        self.machine.handle_in(region, input, self.now());
         self.show_state();
     }
 
-    pub(super) fn show_state(&mut self) {
+    fn show_state(&mut self) {
         let state = self.machine.state();
-        self.past = self.machine.past();
+        self.attempts.set_past(self.machine.past());
         if state != JobState::Ended {
             // The machine does not know whether the job has ended or another attempt follows.
             self.board.set_state(state);
@@ -163,8 +146,10 @@ impl Driver {
         match event {
             Event::Request(request) => self.on_request(request),
             Event::Worker(event) => self.on_worker_event(event),
-            Event::Job { generation, event } if generation == self.generation => self.on_job_event(event),
-            Event::Region { attempt, event } if self.runs(attempt) => self.on_region_event(attempt.region, event),
+            Event::Job { generation, event } if generation == self.attempts.generation() => self.on_job_event(event),
+            Event::Region { attempt, event } if self.attempts.runs(attempt) => {
+                self.on_region_event(attempt.region, event)
+            }
             Event::Job { .. } | Event::Region { .. } => {}
         }
     }
@@ -181,8 +166,8 @@ impl Driver {
             Request::Splits(found) => self.add_splits(&found),
             Request::Channels { vertex, subtask, reply } => {
                 if let Some(placed) = self.job.subtask(vertex, subtask) {
-                    let region = self.regions.of_task(placed.spec.task_id).unwrap_or_default();
-                    fetch_channels(&self.job, &self.workers, placed, self.attempt_of(region), reply);
+                    let attempt = self.attempts.of_task(placed.spec.task_id);
+                    fetch_channels(&self.job, &self.workers, placed, attempt, reply);
                 }
             }
             Request::Flame { vertex, subtask, order, reply } => {
@@ -204,7 +189,7 @@ impl Driver {
             WorkerEvent::Introduced { introduction, client } => {
                 if self.workers.admit(introduction, client) {
                     self.feed(Input::Registered { worker: introduction.worker });
-                    if !self.supervisor.would_restart(self.began.elapsed()) {
+                    if !self.attempts.would_restart(self.now()) {
                         self.workers.close_port_if_complete();
                     }
                 }
@@ -233,7 +218,7 @@ impl Driver {
     fn on_region_event(&mut self, region: u32, event: RegionEvent) {
         match event {
             RegionEvent::Deployed { worker, address } => {
-                self.attempts[region as usize].addresses.insert(worker, address);
+                self.attempts.set_address(region, worker, address);
                 self.workers.set_address(worker, address);
                 self.feed_in(region, Input::Deployed { worker });
             }
@@ -280,9 +265,13 @@ impl Driver {
     fn on_report(&mut self, worker: u32, mut report: StatusReport) {
         self.board.log().take(worker, std::mem::take(&mut report.said));
         // Reports of earlier attempts prove only that the worker lives.
-        let running: Vec<u32> =
-            report.attempts.iter().filter(|attempt| self.runs(**attempt)).map(|attempt| attempt.region).collect();
-        report.retain(|task| self.regions.of_task(task).is_some_and(|region| running.contains(&region)));
+        let running: Vec<u32> = report
+            .attempts
+            .iter()
+            .filter(|attempt| self.attempts.runs(**attempt))
+            .map(|attempt| attempt.region)
+            .collect();
+        report.retain(|task| self.attempts.regions().of_task(task).is_some_and(|region| running.contains(&region)));
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.on_reports(&report.reports);
         }
@@ -309,13 +298,13 @@ impl Driver {
         let checkpoints = self.checkpoints.as_ref().and_then(Checkpoints::poll_timeout);
         let (sources, observation) = (self.sources.poll_timeout(), self.observation.poll_timeout());
         let timeouts = [self.machine.poll_timeout(), self.regions_begin_at(), sources, observation, checkpoints];
-        timeouts.into_iter().flatten().fold(look_at, |look_at, timeout| look_at.min(self.began + timeout))
+        timeouts.into_iter().flatten().fold(look_at, |look_at, timeout| look_at.min(self.board.began() + timeout))
     }
 
     /// Passes the state of the attempt to its checkpoints, and carries out what follows.
     fn follow_checkpoints(&mut self) {
-        let is_broken = self.machine.is_broken() && self.regions.count() > 1;
-        let (state, all_run, latest) = (self.machine.state(), self.machine.all_run(), self.attempts_begun);
+        let is_broken = self.machine.is_broken() && self.attempts.regions().count() > 1;
+        let (state, all_run, latest) = (self.machine.state(), self.machine.all_run(), self.attempts.last_number());
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.on_state(state, all_run, is_broken);
         }
@@ -326,14 +315,14 @@ impl Driver {
         }
     }
 
-    pub(super) fn request_savepoint(&mut self, request: SavepointRequest) {
+    fn request_savepoint(&mut self, request: SavepointRequest) {
         // A job without checkpoints refuses savepoints before they get here.
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.request_savepoint(request);
         }
     }
 
-    pub(super) fn verdict(&self, outcome: Outcome) -> Result<(), ClusterError> {
+    fn verdict(&self, outcome: Outcome) -> Result<(), ClusterError> {
         match outcome {
             Outcome::Finished => Ok(()),
             Outcome::Cancelled => Err(ClusterError::Cancelled),
@@ -345,7 +334,7 @@ impl Driver {
             }
             Outcome::Failed(failure) => {
                 let error = failure.into_error(&self.job.plan, |worker| self.workers.identity(worker));
-                Err(match self.supervisor.gave_up() {
+                Err(match self.attempts.gave_up() {
                     None => error,
                     Some(RepeatedFailure { attempts, checkpoint }) => {
                         ClusterError::Repeated { error: Box::new(error), attempts, checkpoint }
@@ -357,7 +346,7 @@ impl Driver {
 }
 
 /// Creates the machine of an attempt of the job.
-pub(super) fn regions_machine(job: &Job, regions: &Regions, past: &[LaunchHistory]) -> RegionsMachine {
+fn regions_machine(job: &Job, attempts: &Attempts) -> RegionsMachine {
     let limits = Limits {
         launch: job.settings.launch_timeout,
         heartbeat: job.settings.heartbeat_timeout,
@@ -366,9 +355,9 @@ pub(super) fn regions_machine(job: &Job, regions: &Regions, past: &[LaunchHistor
     };
     let placement = Placement {
         workers: job.plan.tasks.iter().map(|task| task.worker).collect(),
-        regions: regions.clone(),
+        regions: attempts.regions().clone(),
         participants: job.participants().collect(),
         limits,
     };
-    RegionsMachine::new(placement, past)
+    RegionsMachine::new(placement, attempts.past())
 }

@@ -16,20 +16,20 @@
 
 use std::time::Duration;
 
-use super::driver::{Driver, RegionAttempt};
+use super::Driver;
 use crate::machine::{Failure, Input, Outcome};
 
 impl Driver {
     /// Handles failed regions: they restart, or everything that is left ends.
     pub(super) fn regions_failed(&mut self, regions: &[u32], failure: Failure) {
-        let now = self.began.elapsed();
+        let now = self.now();
         let delay = if self.can_restart() { self.restart_after(&failure) } else { None };
         let (Some(delay), Err(error)) = (delay, self.verdict(Outcome::Failed(failure))) else {
             return self.machine.give_up(now);
         };
         let names = self.names_of(regions);
         tracing::warn!(job = self.job.settings.job_name, tasks = ?names, %error, ?delay, "tasks failed and are restarted");
-        let tasks: Vec<u32> = regions.iter().flat_map(|region| self.regions.tasks(*region)).collect();
+        let tasks: Vec<u32> = self.attempts.tasks_of(regions);
         self.board.restarting(&error, Some((&tasks, names)));
         self.machine.restart_at(now + delay);
         self.show_state();
@@ -40,38 +40,31 @@ impl Driver {
         if self.regions_are_held() {
             return;
         }
-        self.machine.begin_waiting(self.began.elapsed());
+        self.machine.begin_waiting(self.now());
         self.show_state();
     }
 
     /// Returns the time of the next check for waiting regions, if there are any.
     pub(super) fn regions_begin_at(&self) -> Option<Duration> {
         let at = self.machine.begins_at()?;
-        Some(if self.regions_are_held() { at.max(self.began.elapsed() + LOOK) } else { at })
+        Some(if self.regions_are_held() { at.max(self.now() + LOOK) } else { at })
     }
 
     /// Begins attempts of regions. The machine's commands for them are carried out afterwards.
     pub(super) fn begin_regions(&mut self, regions: &[u32]) {
-        let tasks: Vec<u32> = regions.iter().flat_map(|region| self.regions.tasks(*region)).collect();
+        let tasks: Vec<u32> = self.attempts.tasks_of(regions);
+        self.attempts.begin_regions(regions, self.now());
         for &region in regions {
-            self.count_attempt(region);
             self.workers.settle(self.workers_of(region));
         }
-        self.supervisor.begins(self.began.elapsed());
         self.sources.restart(&tasks);
         self.board.begin_again(&tasks, self.names_of(regions));
         let Some(checkpoints) = &mut self.checkpoints else { return };
         match checkpoints.restart(tasks) {
-            Ok(restored) => self.restored = Some(restored),
+            Ok(restored) => self.attempts.set_restored(restored),
             // If the error persists, the next attempt of the job reports it.
             Err(failure) => self.feed(Input::CheckpointsFailed { failure }),
         }
-    }
-
-    /// Gives a region a new attempt.
-    pub(super) fn count_attempt(&mut self, region: u32) {
-        self.attempts_begun += 1;
-        self.attempts[region as usize] = RegionAttempt { number: self.attempts_begun, ..RegionAttempt::default() };
     }
 
     fn regions_are_held(&self) -> bool {
@@ -81,13 +74,13 @@ impl Driver {
         let mut waiting = self.machine.waiting().into_iter();
         let is_any_in_doubt = waiting.any(|region| self.workers_of(region).into_iter().any(is_in_doubt));
         let comes = self.job.launcher.patience(self.job.settings.workers);
-        let waits_for_members = !comes.is_zero() && self.began.elapsed() < at + comes;
+        let waits_for_members = !comes.is_zero() && self.now() < at + comes;
         is_publishing || is_any_in_doubt || waits_for_members
     }
 
     fn workers_of(&self, region: u32) -> Vec<u32> {
         let mut workers: Vec<u32> =
-            self.regions.tasks(region).map(|task| self.job.plan.tasks[task as usize].worker).collect();
+            self.attempts.regions().tasks(region).map(|task| self.job.plan.tasks[task as usize].worker).collect();
         workers.sort_unstable();
         workers.dedup();
         workers
@@ -95,7 +88,7 @@ impl Driver {
 
     /// Returns the names of the regions' vertices for users.
     fn names_of(&self, regions: &[u32]) -> Vec<String> {
-        let vertices = regions.iter().flat_map(|region| self.regions.vertices(*region));
+        let vertices = regions.iter().flat_map(|region| self.attempts.regions().vertices(*region));
         vertices.map(|vertex| self.job.plan.vertices[vertex].name.clone()).collect()
     }
 }
