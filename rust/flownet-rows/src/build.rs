@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{
-    AsOfJoin, Entry, Fold, Interval, IntervalJoin, Kind, Link, Links, Operator, OperatorChain, OutputEdge, RecordPacer,
-    RegularJoin, RunningFold, Stage, Target, over_windows, over_windows_of_two,
+    AsOfJoin, Entry, Fold, Interval, IntervalJoin, KeyedOperator, Kind, Link, Links, OperatorChain, OutputEdge,
+    RecordPacer, RegularJoin, RunningFold, Stage, Target, over_windows, over_windows_of_two,
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
@@ -64,7 +64,7 @@ pub fn chain(task: &TaskSpec, foreign: &dyn ExternalOperators) -> Result<RowsCha
             foreign.own_functions(operator, &info)
         };
         let stage = match native(task, kind, &info, &mut own_functions)? {
-            Some(operator) => Kind::Operator(operator),
+            Some(kind) => kind,
             None => {
                 is_foreign = true;
                 foreign.stage(operator, kind, &info)?
@@ -144,17 +144,18 @@ pub fn batch_by_batch<M: CarriesRows>(
     task: &TaskSpec,
     kind: &RowsKind,
     info: &OperatorInfo,
-) -> Result<Option<Box<dyn Operator<M>>>, TaskError> {
+) -> Result<Option<Kind<M>>, TaskError> {
     let info = info.clone();
     Ok(Some(match kind {
         RowsKind::Project { input, steps } => {
             let steps = BoundSteps::new(&read::<Vec<Step>>(steps)?, schema(input)?);
-            Box::new(Calc::new(steps.map_err(|error| TaskError::Config(error.to_string()))?, info))
+            let steps = steps.map_err(|error| TaskError::Config(error.to_string()))?;
+            Kind::Operator(Box::new(Calc::new(steps, info)))
         }
         RowsKind::AssignTimestamps { input, column, watermarks, idle_after_ms, max_ahead_ms } => {
             let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
             let watermarks = watermarks.awaiting_splits(task.has_splits());
-            Box::new(Timestamps::new(&*schema(input)?, column, watermarks, info)?)
+            Kind::Timestamps(Box::new(Timestamps::new(&*schema(input)?, column, watermarks, info)?))
         }
         _ => return Ok(None),
     }))
@@ -166,7 +167,7 @@ fn native(
     kind: &RowsKind,
     info: &OperatorInfo,
     own_functions: &mut dyn FnMut() -> Result<Box<dyn OwnFunctions>, TaskError>,
-) -> Result<Option<Box<dyn Operator<RowsFormat>>>, TaskError> {
+) -> Result<Option<Kind<RowsFormat>>, TaskError> {
     let info = info.clone();
     if let Some(operator) = batch_by_batch(task, kind, &info)? {
         return Ok(Some(operator));
@@ -185,34 +186,37 @@ fn native(
         RowsKind::Partial { input, keys, aggregates, window, .. } => {
             let aggregates = read::<Vec<AggregateColumn>>(aggregates)?;
             let functions = aggregates.iter().any(AggregateColumn::is_own).then(own_functions).transpose()?;
-            Box::new(Partial::new(&*schema(input)?, keys, (&aggregates, functions), window.as_ref(), info)?)
+            let functions = (&*aggregates, functions);
+            Kind::Operator(Box::new(Partial::new(&*schema(input)?, keys, functions, window.as_ref(), info)?))
         }
         RowsKind::Aggregate { input, keys, aggregates, window, .. } => {
             let (columns, input) = (read::<Vec<AggregateColumn>>(aggregates)?, schema(input)?);
             let aggregations = Aggregations::new(&columns, &input);
             let aggregations = aggregations.map_err(|error| TaskError::Config(error.to_string()))?;
             let fold = AggregateFold::new((&*input, keys), &aggregations, window.as_ref(), info.clone())?;
-            if columns.iter().any(AggregateColumn::is_own) {
+            Kind::Keyed(if columns.iter().any(AggregateColumn::is_own) {
                 aggregate(task, UserAggregateFold::new(fold, aggregations, own_functions()?, info), window.as_ref())?
             } else {
                 aggregate(task, fold, window.as_ref())?
-            }
+            })
         }
         RowsKind::KeyRows { input, keys, carried, output, keeps_null_keys, rank, bundles } => {
             let (input, carried) = (schema(input)?, (&**carried, schema(output)?));
-            Box::new(KeyRows::new((&input, keys), carried, *keeps_null_keys, (rank.as_ref(), *bundles), info)?)
+            let rank = (rank.as_ref(), *bundles);
+            Kind::Operator(Box::new(KeyRows::new((&input, keys), carried, *keeps_null_keys, rank, info)?))
         }
         RowsKind::Deduplicate { input, ttl_ms, clock, .. } => {
             let ttl_ms = ttl_ms.map(|ttl_ms| i64::try_from(ttl_ms).unwrap_or(i64::MAX));
-            match (ttl_ms, clock) {
+            Kind::Keyed(match (ttl_ms, clock) {
                 (Some(ttl_ms), Clock::Event) => {
                     Box::new(DeduplicateByTime::new(schema(input)?, ttl_ms, key_groups(task), info)?)
                 }
                 _ => Box::new(Deduplicate::new(schema(input)?, ttl_ms, key_groups(task), info)?),
-            }
+            })
         }
         RowsKind::TopN { input, rank, .. } => {
-            over_windows((TopN::new(schema(input)?, rank, info)?, NoCalls), &rank.window, key_groups(task))?
+            let top_n = TopN::new(schema(input)?, rank, info)?;
+            Kind::Keyed(over_windows((top_n, NoCalls), &rank.window, key_groups(task))?)
         }
         RowsKind::Join { left, right, shown, output, by, late, .. } => {
             let may_miss = matches!(by, RowsJoin::AsOf { keeps_unmatched: true });
@@ -224,7 +228,7 @@ fn native(
                 late: [of_late(&late[0])?, of_late(&late[1])?],
             };
             let late_tags = late.each_ref().map(|late| late.as_ref().map(|late| Arc::from(&*late.tag)));
-            join(task, RowPairs::new(columns, may_miss, info)?, by, late_tags)?
+            Kind::Keyed(join(task, RowPairs::new(columns, may_miss, info)?, by, late_tags)?)
         }
     }))
 }
@@ -234,7 +238,7 @@ fn join(
     pairs: RowPairs,
     by: &RowsJoin,
     late_tags: [Option<Arc<str>>; 2],
-) -> Result<Box<dyn Operator<RowsFormat>>, TaskError> {
+) -> Result<Box<dyn KeyedOperator<RowsFormat>>, TaskError> {
     let range = key_groups(task);
     Ok(match by {
         RowsJoin::Regular {} => Box::new(RegularJoin::new(pairs, range)),
@@ -256,7 +260,7 @@ fn aggregate<F: Fold<RowsFormat> + 'static>(
     task: &TaskSpec,
     fold: F,
     window: Option<&WindowSpec>,
-) -> Result<Box<dyn Operator<RowsFormat>>, TaskError> {
+) -> Result<Box<dyn KeyedOperator<RowsFormat>>, TaskError> {
     let range = key_groups(task);
     match window {
         None => Ok(Box::new(RunningFold::new(fold, range))),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Schema};
-use flownet_runtime::operator::{Collector, Operator};
+use flownet_runtime::operator::{Collector, Operator, TimestampAssigner};
 use flownet_runtime::snapshot::{RestoredState, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use flownet_runtime::watermark::{GeneratedSignals, OutOfOrder, SplitSignal, SplitWatermarks, TimeRange};
@@ -180,18 +180,10 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         Ok(())
     }
 
-    fn passes_time(&self) -> bool {
-        false
-    }
-
     fn on_split(&mut self, signal: SplitSignal, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         self.order.follow(signal);
         let generated = self.watermarks.follow(signal);
         tell(&generated, collector)
-    }
-
-    fn wanted_split(&self) -> Option<u32> {
-        self.watermarks.wanted()
     }
 
     /// Saves the last watermark. The rows it is made of, or later ones, are read again after a restore.
@@ -220,5 +212,15 @@ impl<M: CarriesRows> Operator<M> for Timestamps {
         }
         let generated = self.watermarks.on_period(now_ms, collector.is_available());
         tell(&generated, collector)
+    }
+}
+
+impl<M: CarriesRows> TimestampAssigner<M> for Timestamps {
+    fn watermarks(&self) -> &SplitWatermarks {
+        &self.watermarks
+    }
+
+    fn watermarks_mut(&mut self) -> &mut SplitWatermarks {
+        &mut self.watermarks
     }
 }

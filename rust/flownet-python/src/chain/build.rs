@@ -289,7 +289,7 @@ impl StageBuilder<'_, '_> {
                 };
                 let threads = self.builder.threads().unwrap_or_default();
                 let values = (self.builder.known_classes(), self.kept_values());
-                Kind::Operator(Box::new(MapAsync::new(self.own_object()?, *flat, limits, threads, values, info)))
+                Kind::Waiting(Box::new(MapAsync::new(self.own_object()?, *flat, limits, threads, values, info)))
             }
             OperatorKind::AssignTimestamps { watermarks, idle_after_ms, alignment, max_ahead_ms } => {
                 let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
@@ -300,15 +300,15 @@ impl StageBuilder<'_, '_> {
             OperatorKind::Window { fold, window } => self.folding(fold, Some(window))?,
             OperatorKind::Process { inputs } => {
                 let (base, function) = (self.base(), self.own_object()?);
-                Kind::Operator(Box::new(Process::new(base, function, *inputs, self.range())))
+                Kind::Keyed(Box::new(Process::new(base, function, *inputs, self.range())))
             }
             OperatorKind::IntervalJoin { lower_ms, upper_ms, late_tags } => {
                 let interval = Interval { lower_ms: *lower_ms, upper_ms: *upper_ms };
-                Kind::Operator(Box::new(IntervalJoin::new(self.pairs()?, interval, tags(late_tags), self.range())))
+                Kind::Keyed(Box::new(IntervalJoin::new(self.pairs()?, interval, tags(late_tags), self.range())))
             }
             OperatorKind::AsOfJoin { keeps_unmatched, late_tags } => {
                 let join = AsOfJoin::new(self.pairs()?, *keeps_unmatched, tags(late_tags), self.range());
-                Kind::Operator(Box::new(join))
+                Kind::Keyed(Box::new(join))
             }
             OperatorKind::ProcessAll { inputs } => {
                 let kept = self.kept_values();
@@ -318,7 +318,7 @@ impl StageBuilder<'_, '_> {
             OperatorKind::IterationHead { iteration } => {
                 let reader = self.builder.feedback.reader(*iteration, self.builder.task.subtask);
                 let decoded = FeedbackDecoder::new(self.builder.known_classes(), info);
-                Kind::Operator(Box::new(IterationHead::new(&self.operator.name, reader, decoded)))
+                Kind::IterationEntry(Box::new(IterationHead::new(&self.operator.name, reader, decoded)))
             }
             OperatorKind::IterationTail { iteration, memory_bytes, disk_bytes } => {
                 let limits = FeedbackLimits { memory_bytes: *memory_bytes, disk_bytes: *disk_bytes };
@@ -326,7 +326,7 @@ impl StageBuilder<'_, '_> {
                 let has_function = self.operator.payload != Payload::None;
                 let predicate = has_function.then(|| self.called("filter")).transpose()?;
                 let until = UntilPredicate::new(predicate, self.builder.sent_classes(), info);
-                Kind::Operator(Box::new(IterationTail::new(&self.operator.name, writer, until)))
+                Kind::IterationExit(Box::new(IterationTail::new(&self.operator.name, writer, until)))
             }
             OperatorKind::Print { prefix } => Kind::Operator(Box::new(Print::new(prefix.as_deref(), info))),
             OperatorKind::Collect => Kind::Operator(Box::new(CollectSink::new(self.function()?, info))),
@@ -343,8 +343,8 @@ impl StageBuilder<'_, '_> {
                 Kind::Operator(Box::new(ToObjects::new(*as_dicts, info)))
             }
             OperatorKind::Rows(kind) => {
-                if let Some(operator) = flownet_rows::batch_by_batch(self.builder.task, kind, &info.to_rows())? {
-                    return Ok(Kind::Operator(operator));
+                if let Some(kind) = flownet_rows::batch_by_batch(self.builder.task, kind, &info.to_rows())? {
+                    return Ok(kind);
                 }
                 // Only the test harness builds this kind here.
                 let message = format!(
@@ -367,7 +367,7 @@ impl StageBuilder<'_, '_> {
             (None, field) => field.map(|field| Assigner::of_field(field.bind(self.py))),
         };
         let info = self.info.clone();
-        Ok(Kind::Operator(Box::new(Timestamps::new(assigner, functions.get("generator")?, watermarks, info))))
+        Ok(Kind::Timestamps(Box::new(Timestamps::new(assigner, functions.get("generator")?, watermarks, info))))
     }
 
     /// A fold, running or over windows, for any record format.
@@ -418,7 +418,7 @@ impl StageBuilder<'_, '_> {
             None => {
                 let results = Results::new(with_key, false, None).telling(functions.told()?);
                 let folding = FoldWithResults::new(self.base(), accumulate, results);
-                Ok(Kind::Operator(Box::new(RunningFold::new(folding, self.range()))))
+                Ok(Kind::Keyed(Box::new(RunningFold::new(folding, self.range()))))
             }
             Some(window) => {
                 let results = self.results(functions, Some(window))?;
@@ -447,7 +447,7 @@ impl StageBuilder<'_, '_> {
         functions: &Functions<'_>,
     ) -> Result<Kind<PythonFormat>, TaskError> {
         let calls = WindowCalls::new(self.base(), functions.get("gap")?, functions.get("trigger")?);
-        Ok(Kind::Operator(over_windows((fold, calls), window, self.range())?))
+        Ok(Kind::Keyed(over_windows((fold, calls), window, self.range())?))
     }
 
     fn field(&self, field: &Option<Field>) -> FieldOf {

@@ -1,7 +1,7 @@
 //! Deduplicates by key: passes only the first row of each key.
 
 use arrow_schema::SchemaRef;
-use flownet_runtime::operator::{KeyedRecord, Operator};
+use flownet_runtime::operator::{KeyedOperator, KeyedRecord, Operator};
 use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_signed};
 use flownet_runtime::state::{KeyEntry, KeyGroupRange, LargeState, Values};
 use flownet_runtime::state_stats::StateStats;
@@ -76,23 +76,6 @@ impl Operator<RowsFormat> for Deduplicate {
         collector.refuse("takes records by key")
     }
 
-    fn is_keyed(&self) -> bool {
-        true
-    }
-
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
-        if self.seen.get_mut(record.key, record.hash, &SeenValues)?.is_some() {
-            return Ok(());
-        }
-        let now_ms = collector.now_ms;
-        self.seen.get_or_insert_with(record, &SeenValues, || now_ms)?;
-        if let Some(ttl_ms) = self.ttl_ms {
-            self.expiries.register(now_ms.saturating_add(ttl_ms), TimerKey::of(record));
-        }
-        self.seen.make_room(&SeenValues)?;
-        self.passed.add(record.value(), record.timestamp_ms, collector)
-    }
-
     fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         self.passed.hand_on(collector)?;
         self.expiries.make_room()?;
@@ -128,6 +111,21 @@ impl Operator<RowsFormat> for Deduplicate {
             expiries.register(held.value.saturating_add(ttl_ms), TimerKey::held(key, held.given()));
             expiries.make_room()
         })
+    }
+}
+
+impl KeyedOperator<RowsFormat> for Deduplicate {
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        if self.seen.get_mut(record.key, record.hash, &SeenValues)?.is_some() {
+            return Ok(());
+        }
+        let now_ms = collector.now_ms;
+        self.seen.get_or_insert_with(record, &SeenValues, || now_ms)?;
+        if let Some(ttl_ms) = self.ttl_ms {
+            self.expiries.register(now_ms.saturating_add(ttl_ms), TimerKey::of(record));
+        }
+        self.seen.make_room(&SeenValues)?;
+        self.passed.add(record.value(), record.timestamp_ms, collector)
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use flownet_runtime::operator::{EventTime, KeyedRecord, Operator};
+use flownet_runtime::operator::{EventTime, KeyedOperator, KeyedRecord, Operator};
 use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_block, put_signed};
 use flownet_runtime::state::{KeyEntry, KeyGroupRange, LargeState, Values};
 use flownet_runtime::state_stats::StateStats;
@@ -149,37 +149,6 @@ impl Operator<RowsFormat> for DeduplicateByTime {
         collector.refuse("takes records by key")
     }
 
-    fn is_keyed(&self) -> bool {
-        true
-    }
-
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
-        let time_ms = record.timestamp_ms;
-        if time_ms == NO_TIMESTAMP {
-            let advice = "deduplicate(ttl=...) got a row without an event time, where others have one: say event_time= \
-                          where rows begin, or call assign_timestamps() on all streams before key_by()";
-            return Err(self.passed.info().failed("ValueError", advice, None));
-        }
-        if time_ms <= self.time.of(record.hash) {
-            self.metrics.iter().for_each(|metrics| metrics.add_late_records(1));
-            return Ok(());
-        }
-        let key = &mut self.keys.get_or_insert_with(record, &KeyValues, OfKey::default)?.value;
-        if key.is_known(time_ms, self.ttl_ms) {
-            return Ok(());
-        }
-        // I1: among rows of one time the least bytes win, in any order of arrival.
-        match key.waiting.entry(time_ms) {
-            Entry::Occupied(mut other) if record.value() < &**other.get() => drop(other.insert(record.value().into())),
-            Entry::Occupied(_) => {}
-            Entry::Vacant(free) => {
-                free.insert(record.value().into());
-                self.due.register(time_ms, TimerKey::of(record));
-            }
-        }
-        self.keys.make_room(&KeyValues)
-    }
-
     fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         self.passed.hand_on(collector)?;
         self.due.make_room()?;
@@ -220,6 +189,35 @@ impl Operator<RowsFormat> for DeduplicateByTime {
             due.make_room()?;
             expiries.make_room()
         })
+    }
+}
+
+impl KeyedOperator<RowsFormat> for DeduplicateByTime {
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, _: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        let time_ms = record.timestamp_ms;
+        if time_ms == NO_TIMESTAMP {
+            let advice = "deduplicate(ttl=...) got a row without an event time, where others have one: say event_time= \
+                          where rows begin, or call assign_timestamps() on all streams before key_by()";
+            return Err(self.passed.info().failed("ValueError", advice, None));
+        }
+        if time_ms <= self.time.of(record.hash) {
+            self.metrics.iter().for_each(|metrics| metrics.add_late_records(1));
+            return Ok(());
+        }
+        let key = &mut self.keys.get_or_insert_with(record, &KeyValues, OfKey::default)?.value;
+        if key.is_known(time_ms, self.ttl_ms) {
+            return Ok(());
+        }
+        // I1: among rows of one time the least bytes win, in any order of arrival.
+        match key.waiting.entry(time_ms) {
+            Entry::Occupied(mut other) if record.value() < &**other.get() => drop(other.insert(record.value().into())),
+            Entry::Occupied(_) => {}
+            Entry::Vacant(free) => {
+                free.insert(record.value().into());
+                self.due.register(time_ms, TimerKey::of(record));
+            }
+        }
+        self.keys.make_room(&KeyValues)
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use flownet_core::{CustomEvent, Round};
 
+use super::collector::Downstream;
 use super::record::{KeyedRecord, take_stamp};
-use super::stage::{Kind, OutputEdge, Stage, Target};
-use super::{Collector, InspectedState, Inspection, Operator, RecordFormat};
+use super::stage::{OutputEdge, Stage, Target};
+use super::{Collector, InspectedState, Inspection, Kind, RecordFormat};
 use crate::chain::{AwaitedInput, Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
@@ -92,7 +93,7 @@ impl<M: RecordFormat> OperatorChain<M> {
         mut tell: impl FnMut(&M::Info, OperatorInspection<'m, M>),
     ) -> Result<(), TaskError> {
         for stage in &self.stages {
-            let Kind::Operator(operator) = &stage.kind else { continue };
+            let Some(operator) = stage.kind.operator() else { continue };
             let mut found = InspectedState::new();
             operator.inspect(token, &mut found)?;
             tell(&stage.info, found.decoded(|bytes| self.medium.decode(token, bytes, &stage.info))?);
@@ -100,36 +101,37 @@ impl<M: RecordFormat> OperatorChain<M> {
         Ok(())
     }
 
-    /// Calls every operator in order, upstream first, so that a downstream operator sees the output of those before it.
+    /// Visits every operator in order, upstream first, so that a downstream operator sees the output of those before it.
     fn each_operator(
         &mut self,
         token: M::Token<'_>,
         out: &mut Outputs,
         now_ms: i64,
-        mut work: impl FnMut(&mut dyn Operator<M>, &mut Collector<'_, '_, M>) -> Result<(), TaskError>,
+        mut work: impl FnMut(&mut Kind<M>, &mut Collector<'_, '_, M>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         for at in 0..self.stages.len() {
-            let (Stage { kind, links, work: stage_work, .. }, after) =
-                self.stages[at..].split_first_mut().expect("there is a stage at each index");
-            if let Kind::Operator(operator) = kind {
-                out.metrics().begin(*stage_work);
-                work(
-                    operator.as_mut(),
-                    &mut Collector::new(token, (after, at + 1), links, &mut self.exits, (out, now_ms)),
-                )?;
+            let (Stage { kind, links, work: stage_work, .. }, downstream) =
+                Downstream::split(&mut self.stages, at, &mut self.exits);
+            if matches!(kind, Kind::Source(_)) {
+                continue;
             }
+            out.metrics().begin(*stage_work);
+            work(kind, &mut Collector::new(token, downstream, links, out, now_ms))?;
         }
         out.metrics().begin(Work::Rust);
         Ok(())
     }
 
     fn end_batch(&mut self, token: M::Token<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        self.each_operator(token, out, NO_CLOCK_MS, |operator, collector| operator.end_batch(collector))?;
+        self.each_operator(token, out, NO_CLOCK_MS, |kind, collector| match kind.operator_mut() {
+            Some(operator) => operator.end_batch(collector),
+            None => Ok(()),
+        })?;
         self.exits.iter_mut().try_for_each(|exit| exit.end_batch(token, out))
     }
 
     /// Processes records detached for as long as the head can. Returns a record that it cannot take.
-    fn absorb(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<AbsorbedBatch, TaskError> {
+    fn process_detached(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<DetachedBatch, TaskError> {
         let now_ms = input.now_ms();
         let watermark_ms = input.watermark_ms();
         let head = &mut self.stages[0];
@@ -145,19 +147,19 @@ impl<M: RecordFormat> OperatorChain<M> {
             let entry = self.entries[index];
             if !(entry.keyed && self.is_keyed) {
                 // Copied, because the input lends the bytes only until its next call.
-                return Ok(AbsorbedBatch::UpTo(index, bytes.to_vec(), watermark_ms));
+                return Ok(DetachedBatch::UpTo { index, bytes: bytes.to_vec(), watermark_ms });
             }
             let record = entry.keyed_record(bytes, watermark_ms)?;
-            if let Some(operator) = head.operator()
-                && !operator.absorb(&record, now_ms)?
+            if let Kind::Keyed(operator) = &mut head.kind
+                && !operator.process_detached(&record, now_ms)?
             {
-                return Ok(AbsorbedBatch::UpTo(index, bytes.to_vec(), watermark_ms));
+                return Ok(DetachedBatch::UpTo { index, bytes: bytes.to_vec(), watermark_ms });
             }
             head.taken.add(count_rows(&self.medium, record.value(), out));
             head.brake(out)?;
             next = input.next()?;
         }
-        Ok(AbsorbedBatch::All)
+        Ok(DetachedBatch::All)
     }
 
     /// Processes one record of an input, at the watermark of its channel.
@@ -165,25 +167,26 @@ impl<M: RecordFormat> OperatorChain<M> {
     fn push(
         &mut self,
         token: M::Token<'_>,
-        (index, bytes, watermark_ms): (usize, &[u8], Option<i64>),
-        (out, now_ms): (&mut Outputs, i64),
+        ArrivedRecord { index, bytes, watermark_ms }: ArrivedRecord<'_>,
+        out: &mut Outputs,
+        now_ms: i64,
     ) -> Result<(), TaskError> {
         out.metrics().begin(Work::Rust);
         let entry = self.entries[index];
-        let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
+        let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
         if !entry.keyed {
             let (timestamp_ms, body) = entry.split(bytes, watermark_ms)?;
             count_rows(&self.medium, body, out);
             if self.medium.gather(body, &head.info)? {
                 return if self.medium.has_gathered_enough() { self.push_gathered(token, out, now_ms) } else { Ok(()) };
             }
-            let collector = Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
+            let collector = Collector::new(token, downstream, NO_LINKS, out, now_ms);
             let record = self.medium.decode(token, body, &head.info)?;
             return head.process(record, collector.of_record(timestamp_ms, entry.side));
         }
         let record = entry.keyed_record(bytes, watermark_ms)?;
         let rows = count_rows(&self.medium, record.value(), out);
-        let collector = Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
+        let collector = Collector::new(token, downstream, NO_LINKS, out, now_ms);
         let collector = collector.of_record(record.timestamp_ms, entry.side);
         if self.is_keyed {
             head.taken.add(rows);
@@ -196,9 +199,9 @@ impl<M: RecordFormat> OperatorChain<M> {
 
     /// Processes the records that the record format has gathered.
     fn push_gathered(&mut self, token: M::Token<'_>, out: &mut Outputs, now_ms: i64) -> Result<(), TaskError> {
-        let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-        while let Some(record) = self.medium.gathered(token, &head.info)? {
-            let collector = Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
+        while let Some(record) = self.medium.gathered(token, &self.stages[0].info)? {
+            let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
+            let collector = Collector::new(token, downstream, NO_LINKS, out, now_ms);
             head.process(record, collector.of_record(NO_TIMESTAMP, 0))?;
         }
         Ok(())
@@ -252,11 +255,22 @@ impl Entry {
     }
 }
 
+/// A record of an input of the task, at the watermark of its channel.
+struct ArrivedRecord<'a> {
+    index: usize,
+    bytes: &'a [u8],
+    watermark_ms: Option<i64>,
+}
+
 /// Progress of a batch before the record format is attached.
-enum AbsorbedBatch {
+enum DetachedBatch {
     All,
     /// This record of an input, at its channel's watermark, has to be processed attached. The head has not taken it.
-    UpTo(usize, Vec<u8>, Option<i64>),
+    UpTo {
+        index: usize,
+        bytes: Vec<u8>,
+        watermark_ms: Option<i64>,
+    },
 }
 
 impl<M: RecordFormat> Chain for OperatorChain<M> {
@@ -271,20 +285,19 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
     }
 
     fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        let first = match self.absorb(input, out)? {
-            AbsorbedBatch::All => return Ok(()),
-            AbsorbedBatch::UpTo(index, bytes, watermark_ms) => (index, bytes, watermark_ms),
+        let DetachedBatch::UpTo { index, bytes, watermark_ms } = self.process_detached(input, out)? else {
+            return Ok(());
         };
         let now_ms = input.now_ms();
         M::attached(out, |token, out| {
-            self.push(token, (first.0, &first.1, first.2), (out, now_ms))?;
+            self.push(token, ArrivedRecord { index, bytes: &bytes, watermark_ms }, out, now_ms)?;
             'batch: loop {
                 if self.is_full() {
                     break;
                 }
                 let watermark_ms = input.watermark_ms();
                 while let Some((index, bytes)) = input.next()? {
-                    self.push(token, (index, bytes, watermark_ms), (out, now_ms))?;
+                    self.push(token, ArrivedRecord { index, bytes, watermark_ms }, out, now_ms)?;
                     if self.may_be_full && self.is_full() {
                         break 'batch;
                     }
@@ -305,14 +318,14 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
             return Ok(status);
         }
         M::attached(out, |token, out| {
-            let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-            let mut collector = Collector::new(token, (after, 1), &head.links, &mut self.exits, (out, NO_CLOCK_MS));
+            let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
+            let mut collector = Collector::new(token, downstream, &head.links, out, NO_CLOCK_MS);
             let status = match &mut head.kind {
                 Kind::Source(source) => {
                     collector.begin(head.work);
                     source.emit(&mut collector)?
                 }
-                Kind::Operator(_) => collector.refuse("heads a task without inputs and is no source")?,
+                _ => collector.refuse("heads a task without inputs and is no source")?,
             };
             self.end_batch(token, out)?;
             Ok(status)
@@ -331,8 +344,8 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
 
     fn on_time(&mut self, signal: TimeSignal, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-            head.on_time(signal, Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms)))?;
+            let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
+            head.on_time(signal, Collector::new(token, downstream, NO_LINKS, out, now_ms))?;
             self.end_batch(token, out)
         })
     }
@@ -344,11 +357,8 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         let signals = split_events::decode(event)?;
         M::attached(out, |token, out| {
             for signal in signals {
-                let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-                head.on_split(
-                    signal,
-                    Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, NO_CLOCK_MS)),
-                )?;
+                let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
+                head.on_split(signal, Collector::new(token, downstream, NO_LINKS, out, NO_CLOCK_MS))?;
             }
             self.end_batch(token, out)
         })
@@ -356,17 +366,17 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
 
     fn on_round(&mut self, round: Round, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-            head.on_round(round, Collector::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, NO_CLOCK_MS)))?;
+            let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
+            head.on_round(round, Collector::new(token, downstream, NO_LINKS, out, NO_CLOCK_MS))?;
             self.end_batch(token, out)
         })
     }
 
     fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<Option<bool>, TaskError> {
         M::attached(out, |token, out| {
-            let (Stage { kind, links, .. }, after) = self.stages.split_first_mut().expect("a chain has a head");
-            let Kind::Operator(operator) = kind else { return Ok(Some(drain)) };
-            let mut collector = Collector::new(token, (after, 1), links, &mut self.exits, (out, now_ms));
+            let (Stage { kind, links, .. }, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
+            let Kind::IterationEntry(operator) = kind else { return Ok(Some(drain)) };
+            let mut collector = Collector::new(token, downstream, links, out, now_ms);
             let ended = operator.end_input(drain, &mut collector)?;
             self.end_batch(token, out)?;
             Ok(ended)
@@ -379,14 +389,17 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
 
     fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            self.each_operator(token, out, now_ms, |operator, collector| operator.on_timer(now_ms, collector))?;
+            self.each_operator(token, out, now_ms, |kind, collector| match kind.operator_mut() {
+                Some(operator) => operator.on_timer(now_ms, collector),
+                None => Ok(()),
+            })?;
             self.end_batch(token, out)
         })
     }
 
     fn restore(&mut self, parts: &[RestoredPart]) -> Result<(), TaskError> {
         let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(()) };
-        M::attach(|token| stages.iter_mut().try_for_each(|stage| stage.restore(token, medium, (cx, parts))))
+        M::attach(|token| stages.iter_mut().try_for_each(|stage| stage.restore(token, medium, cx, parts)))
     }
 
     fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<WrittenState, TaskError> {
@@ -395,7 +408,7 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         let written = M::attach(|token| {
             let mut all = WrittenState::default();
             for stage in stages {
-                all.add(stage.snapshot(token, medium, (cx, checkpoint_id, base))?);
+                all.add(stage.snapshot(token, medium, cx, checkpoint_id, base)?);
             }
             Ok(all)
         });
@@ -413,7 +426,7 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         let written = M::attach(|token| {
             let mut all = WrittenState::default();
             for stage in stages.iter_mut().filter(|stage| stage.is_writing()) {
-                all.add(stage.write_on(token, medium, (cx, checkpoint_id, is_over))?);
+                all.add(stage.write_on(token, medium, cx, checkpoint_id, is_over)?);
                 if stage.is_writing() {
                     break;
                 }
@@ -429,7 +442,7 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         for stage in &self.stages {
             match &stage.kind {
                 Kind::Source(source) => source.tally(&mut tally),
-                Kind::Operator(operator) => operator.tally(&mut tally),
+                kind => kind.operator().into_iter().for_each(|operator| operator.tally(&mut tally)),
             }
         }
         tally
@@ -452,8 +465,9 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
     }
 
     fn await_input(&mut self, awaited: AwaitedInput) {
-        let head = self.stages.first_mut().and_then(Stage::operator);
-        head.into_iter().for_each(|operator| operator.await_input(awaited));
+        if let Some(Kind::IterationEntry(operator)) = self.stages.first_mut().map(|head| &mut head.kind) {
+            operator.await_input(awaited);
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -461,7 +475,7 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
     }
 
     fn align(&mut self, limit_ms: i64) {
-        self.stages.iter_mut().filter_map(Stage::operator).for_each(|operator| operator.align(limit_ms));
+        self.stages.iter_mut().for_each(|stage| stage.align(limit_ms));
     }
 
     fn is_ahead(&self) -> bool {
@@ -470,14 +484,18 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
 
     fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            self.each_operator(token, out, now_ms, |operator, collector| operator.on_arrived(collector))?;
+            self.each_operator(token, out, now_ms, |kind, collector| match kind.waiting_mut() {
+                Some(operator) => operator.on_arrived(collector),
+                None => Ok(()),
+            })?;
             self.end_batch(token, out)
         })
     }
 
     fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
-            self.each_operator(token, out, NO_CLOCK_MS, |operator, collector| {
+            self.each_operator(token, out, NO_CLOCK_MS, |kind, collector| {
+                let Some(operator) = kind.operator_mut() else { return Ok(()) };
                 operator.end_batch(collector)?;
                 operator.commit(collector)
             })

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use flownet_core::Round;
 
+use super::RecordFormat;
 use super::stage::{Link, Links, OutputEdge, Stage, Target};
-use super::{Kind, RecordFormat};
 use crate::error::TaskError;
 use crate::mailbox::CancelToken;
 use crate::outputs::Outputs;
@@ -24,24 +24,42 @@ pub struct Collector<'a, 'm, M: RecordFormat> {
     /// Wall-clock time of the batch, of the timers or of the watermark, in milliseconds since the epoch.
     pub now_ms: i64,
     side: u8,
-    after: &'a mut [Stage<M>],
-    /// Index of the first stage of `after` in the chain.
-    offset: usize,
+    downstream: Downstream<'a, M>,
     links: &'a Links,
-    exits: &'a mut [OutputEdge<M>],
     out: &'a mut Outputs,
 }
 
+/// The stages and output edges downstream of a stage.
+pub(super) struct Downstream<'a, M: RecordFormat> {
+    stages: &'a mut [Stage<M>],
+    /// Index of the first one of `stages` in the chain.
+    offset: usize,
+    exits: &'a mut [OutputEdge<M>],
+}
+
+impl<'a, M: RecordFormat> Downstream<'a, M> {
+    /// The stage of this index in a whole chain, and everything downstream of it.
+    #[inline]
+    pub(super) fn split(
+        stages: &'a mut [Stage<M>],
+        index: usize,
+        exits: &'a mut [OutputEdge<M>],
+    ) -> (&'a mut Stage<M>, Self) {
+        let (stage, stages) = stages[index..].split_first_mut().expect("the chain has a stage of this index");
+        (stage, Self { stages, offset: index + 1, exits })
+    }
+}
+
 impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
-    /// The downstream side of the stage with index `offset - 1`, without a current record.
+    /// The downstream side of a stage, without a current record.
     pub(super) fn new(
         token: M::Token<'m>,
-        (after, offset): (&'a mut [Stage<M>], usize),
+        downstream: Downstream<'a, M>,
         links: &'a Links,
-        exits: &'a mut [OutputEdge<M>],
-        (out, now_ms): (&'a mut Outputs, i64),
+        out: &'a mut Outputs,
+        now_ms: i64,
     ) -> Self {
-        Self { token, timestamp_ms: NO_TIMESTAMP, now_ms, side: 0, after, offset, links, exits, out }
+        Self { token, timestamp_ms: NO_TIMESTAMP, now_ms, side: 0, downstream, links, out }
     }
 
     /// The same for one record.
@@ -111,7 +129,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
     pub fn emit_time(&mut self, signal: TimeSignal) -> Result<(), TaskError> {
         let links = self.links;
         links.all().try_for_each(|link| match link.to {
-            Target::Exit(exit) => self.exits[exit].tell_time(self.token, signal, self.out),
+            Target::Exit(exit) => self.downstream.exits[exit].tell_time(self.token, signal, self.out),
             Target::Stage(index) => {
                 let (stage, collector) = self.behind(index);
                 stage.on_time(signal, collector)
@@ -143,7 +161,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
     pub fn emit_round(&mut self, round: Round) -> Result<(), TaskError> {
         let links = self.links;
         links.all().try_for_each(|link| match link.to {
-            Target::Exit(exit) => self.exits[exit].tell_round(self.token, round, self.out),
+            Target::Exit(exit) => self.downstream.exits[exit].tell_round(self.token, round, self.out),
             Target::Stage(index) => {
                 let (stage, collector) = self.behind(index);
                 stage.on_round(round, collector)
@@ -156,7 +174,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         let links = self.links;
         links.all().try_for_each(|link| match link.to {
             Target::Exit(exit) => {
-                self.exits[exit].tell_split(signal);
+                self.downstream.exits[exit].tell_split(signal);
                 Ok(())
             }
             Target::Stage(index) => {
@@ -168,14 +186,15 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
 
     /// The split that the source should read next to delay event time least.
     pub fn wanted_split(&self) -> Option<u32> {
-        self.after.iter().find_map(Stage::wanted_split)
+        self.downstream.stages.iter().find_map(Stage::wanted_split)
     }
 
     /// Ends a batch early for everything downstream of the stage, because its next record may take long.
     pub fn end_batch(&mut self) -> Result<(), TaskError> {
-        for index in self.offset..self.offset + self.after.len() {
+        for index in self.downstream.offset..self.downstream.offset + self.downstream.stages.len() {
             let (stage, collector) = self.behind(index);
-            let Stage { kind: Kind::Operator(operator), links, .. } = stage else { continue };
+            let Stage { kind, links, .. } = stage;
+            let Some(operator) = kind.operator_mut() else { continue };
             operator.end_batch(&mut collector.along(links))?;
         }
         Ok(())
@@ -200,7 +219,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
     }
 
     /// Ends the poll of an upstream source in the chain. The current record made the stage
-    /// [full](super::Operator::is_full) or [ahead](super::Operator::is_ahead).
+    /// [full](super::WaitingOperator::is_full), or the source ahead of those that it is aligned with.
     pub fn end_poll(&mut self) {
         self.out.end_poll();
     }
@@ -240,7 +259,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
     /// Returns an error because the operator got an element that it cannot take: the chain was built wrongly.
     #[cold]
     pub fn refuse<T>(&self, what: &str) -> Result<T, TaskError> {
-        Err(TaskError::Config(format!("operator {} of the chain {what}", self.offset.saturating_sub(1))))
+        Err(TaskError::Config(format!("operator {} of the chain {what}", self.downstream.offset.saturating_sub(1))))
     }
 
     /// Sets the current work of the task. Returns the previous work.
@@ -264,7 +283,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
     fn hand_on(&mut self, link: Link, record: M::Record<'m>) -> Result<(), TaskError> {
         match link.to {
             Target::Exit(exit) => {
-                let exit = &mut self.exits[exit];
+                let exit = &mut self.downstream.exits[exit];
                 let record = if link.isolates { M::isolate(self.token, record, exit.info())? } else { record };
                 exit.emit(self.token, &record, self.timestamp_ms, self.out)
             }
@@ -280,7 +299,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
     #[inline(never)]
     fn follow_looking(&mut self, link: Link, mut record: M::Record<'m>) -> Result<(), TaskError> {
         let Target::Stage(index) = link.to else { return self.hand_on(link, record) };
-        let stage = &mut self.after[index - self.offset];
+        let stage = &mut self.downstream.stages[index - self.downstream.offset];
         if link.isolates {
             record = M::isolate(self.token, record, &stage.info)?;
         }
@@ -299,18 +318,17 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
     /// Returns the stage of this index and its downstream side.
     #[inline]
     fn behind(&mut self, index: usize) -> (&mut Stage<M>, Collector<'_, 'm, M>) {
-        let behind = self.after[index - self.offset..].split_first_mut();
-        let (stage, after) = behind.expect("links lead to stages behind, as the chain was built");
+        let Downstream { stages, offset, exits } = &mut self.downstream;
+        let (stage, stages) =
+            stages[index - *offset..].split_first_mut().expect("links lead to stages behind, as the chain was built");
         // The stage follows its own links.
         let collector = Collector {
             token: self.token,
             timestamp_ms: self.timestamp_ms,
             now_ms: self.now_ms,
             side: 0,
-            after,
-            offset: index + 1,
+            downstream: Downstream { stages, offset: index + 1, exits },
             links: self.links,
-            exits: self.exits,
             out: self.out,
         };
         (stage, collector)

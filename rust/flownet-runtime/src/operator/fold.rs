@@ -1,6 +1,6 @@
 //! Folds the records of a key into one value: a running one, or one per window.
 
-use super::{Collector, InspectedState, KeyedRecord, Operator, RecordFormat};
+use super::{Collector, InspectedState, KeyedOperator, KeyedRecord, Operator, RecordFormat};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::snapshot::{Input, IsOver, RestoredState, Snapshot};
@@ -237,22 +237,6 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for RunningFold<F, F::Value> {
         collector.refuse("takes records by key")
     }
 
-    fn is_keyed(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn process_keyed(
-        &mut self,
-        record: &KeyedRecord<'_>,
-        collector: &mut Collector<'_, '_, M>,
-    ) -> Result<(), TaskError> {
-        let values = FoldValues::<M, F> { fold: &self.fold, token: collector.token };
-        let held = self.state.get_or_insert_with(record, &values, F::Value::default)?;
-        self.fold.fold(collector.token, record, &mut held.value)?;
-        self.fold.emit_so_far(held.key_value(record.key), &held.value, collector)
-    }
-
     fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         self.fold.hand_on(collector)?;
         self.state.end_batch(&FoldValues::<M, F> { fold: &self.fold, token: collector.token })
@@ -274,14 +258,6 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for RunningFold<F, F::Value> {
         self.fold.snapshot(token, to)
     }
 
-    fn is_writing(&self) -> bool {
-        self.state.is_writing()
-    }
-
-    fn write_on(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
-        to.write_on(STATE, &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token }, is_over)
-    }
-
     fn abort(&mut self, _: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
         self.state.abort(checkpoint_id);
         Ok(())
@@ -294,6 +270,28 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for RunningFold<F, F::Value> {
 
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         self.fold.close(token)
+    }
+}
+
+impl<M: RecordFormat, F: Fold<M>> KeyedOperator<M> for RunningFold<F, F::Value> {
+    #[inline]
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        let values = FoldValues::<M, F> { fold: &self.fold, token: collector.token };
+        let held = self.state.get_or_insert_with(record, &values, F::Value::default)?;
+        self.fold.fold(collector.token, record, &mut held.value)?;
+        self.fold.emit_so_far(held.key_value(record.key), &held.value, collector)
+    }
+
+    fn is_writing(&self) -> bool {
+        self.state.is_writing()
+    }
+
+    fn write_on(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
+        to.write_on(STATE, &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token }, is_over)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use flownet_core::{ExchangeError, Round};
 
-use super::{Collector, Operator, RecordFormat};
+use super::{Collector, IterationEntry, IterationExit, Operator, RecordFormat, WaitingOperator};
 use crate::chain::{AwaitedInput, TaskContext};
 use crate::error::TaskError;
 use crate::iteration::feedback::{FeedbackEnd, FeedbackItem};
@@ -152,28 +152,18 @@ impl<M: RecordFormat, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         collector.emit(record)
     }
 
-    fn hold(&mut self, signal: TimeSignal) -> bool {
-        if self.rounds.is_over() || self.rounds.is_given_up() {
-            return false;
-        }
-        if let TimeSignal::Watermark(timestamp_ms) = signal {
-            self.watermark_ms = Some(timestamp_ms);
-        }
-        true
+    /// The tail writes the circulating records, together with those within the step.
+    fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        self.reader.keep(to.checkpoint_id());
+        Ok(())
     }
+}
 
-    fn may_be_full(&self) -> bool {
-        true
-    }
-
+impl<M: RecordFormat, R: ReadBack<M>> WaitingOperator<M> for IterationHead<R> {
     /// Fed-back records go first, so the head is full while there are any. Except if the task still awaits input before
     /// a barrier or a stop, or if the loop was given up.
     fn is_full(&self) -> bool {
         self.reader.has_more() && self.awaited == AwaitedInput::Nothing && !self.rounds.is_given_up()
-    }
-
-    fn await_input(&mut self, awaited: AwaitedInput) {
-        self.awaited = awaited;
     }
 
     fn on_arrived(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
@@ -202,6 +192,18 @@ impl<M: RecordFormat, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         Ok(())
     }
 
+    fn hold(&mut self, signal: TimeSignal) -> bool {
+        if self.rounds.is_over() || self.rounds.is_given_up() {
+            return false;
+        }
+        if let TimeSignal::Watermark(timestamp_ms) = signal {
+            self.watermark_ms = Some(timestamp_ms);
+        }
+        true
+    }
+}
+
+impl<M: RecordFormat, R: ReadBack<M>> IterationEntry<M> for IterationHead<R> {
     fn end_input(&mut self, drain: bool, collector: &mut Collector<'_, '_, M>) -> Result<Option<bool>, TaskError> {
         if self.rounds.is_over() {
             return Ok(Some(true));
@@ -225,10 +227,8 @@ impl<M: RecordFormat, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         Ok(None)
     }
 
-    /// The tail writes the circulating records, together with those within the step.
-    fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        self.reader.keep(to.checkpoint_id());
-        Ok(())
+    fn await_input(&mut self, awaited: AwaitedInput) {
+        self.awaited = awaited;
     }
 }
 
@@ -293,12 +293,6 @@ impl<M: RecordFormat, G: Goal<M>> Operator<M> for IterationTail<G> {
         self.writer.flush().map_err(|fault| self.failed(fault))
     }
 
-    /// Sends the round back to the head only.
-    fn hold_round(&mut self, round: Round, _: &mut Collector<'_, '_, M>) -> Result<bool, TaskError> {
-        self.writer.round(round).map_err(|fault| self.failed(fault))?;
-        Ok(true)
-    }
-
     fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         self.goal.finish(collector)
     }
@@ -334,5 +328,11 @@ impl<M: RecordFormat, G: Goal<M>> Operator<M> for IterationTail<G> {
 
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         self.goal.close(token)
+    }
+}
+
+impl<M: RecordFormat, G: Goal<M>> IterationExit<M> for IterationTail<G> {
+    fn return_round(&mut self, round: Round) -> Result<(), TaskError> {
+        self.writer.round(round).map_err(|fault| self.failed(fault))
     }
 }

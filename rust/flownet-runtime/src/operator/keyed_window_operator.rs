@@ -18,7 +18,7 @@ pub use self::calls::{Assigner, Calls, FiringRule, Trigger, TriggerCall, Trigger
 pub use self::plan::{over_windows, over_windows_of_two};
 use super::late_records::LateRecords;
 use super::slice_window_operator::BREATH_RECORDS;
-use super::{Collector, EventTime, Fold, InspectedState, KeyedRecord, Operator, RecordFormat};
+use super::{Collector, EventTime, Fold, InspectedState, KeyedOperator, KeyedRecord, Operator, RecordFormat};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::snapshot::{Input, IsOver, RestoredState, Snapshot};
@@ -338,15 +338,110 @@ where
         collector.refuse("takes records by key")
     }
 
-    fn is_keyed(&self) -> bool {
-        true
+    fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        self.fold.hand_on(collector)?;
+        self.make_room_for_timers()?;
+        self.keys.end_batch(&WindowValues::<M, F, C>::new(
+            (&self.fold, &self.calls),
+            (self.clock, self.lateness_ms),
+            collector.token,
+        ))
     }
 
-    #[inline]
-    fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
-        Ok(self.lengthen(record, now_ms))
+    fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let watermark_ms = self.time.advance(timestamp_ms);
+        self.fold.on_watermark(watermark_ms);
+        self.fire_due(Clock::Event, watermark_ms, collector)?;
+        self.fold.hand_on(collector)
     }
 
+    fn next_timer_ms(&self) -> Option<i64> {
+        let next_ms = self.queues[index(Clock::Processing)].next_ms()?;
+        (next_ms < i64::MAX).then(|| next_ms.saturating_add(1))
+    }
+
+    fn on_timer(&mut self, now_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        self.wall_ms = self.wall_ms.max(now_ms.saturating_sub(1));
+        self.fire_due(Clock::Processing, self.wall_ms, collector)
+    }
+
+    fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
+        let wall_ms = std::mem::replace(&mut self.wall_ms, END_OF_TIME_MS);
+        self.fire_due(Clock::Processing, END_OF_TIME_MS, collector)?;
+        // State stores the clock and not the end of time, because a resumed job may have more input.
+        self.wall_ms = wall_ms;
+        self.fold.hand_on(collector)
+    }
+
+    fn tally(&self, tally: &mut StateStats) {
+        tally.add_keys(self.keys.len());
+        tally.add_timers(self.queues.iter().map(TimerService::len).sum());
+    }
+
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
+        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
+        self.keys.each(&values, |key, held| {
+            let key = held.key_value(key);
+            for cell in held.value.iter() {
+                let of = (key, Some(cell.window));
+                self.fold.inspect_value(token, of, &cell.value, found)?;
+                self.calls.inspect(token, of, &cell.kept, found)?;
+                for clock in [Clock::Processing, Clock::Event] {
+                    for at_ms in cell.pending(index(clock), index(self.clock)) {
+                        found.add_timer(clock, at_ms, Some(key), Some(cell.window));
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.fold.inspect(token, found)
+    }
+
+    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
+        to.begin_large(STATE, &[self.time.kept_ms(), self.wall_ms], &mut self.keys, &values)?;
+        self.time.snapshot(to)?;
+        self.fold.snapshot(token, to)
+    }
+
+    fn abort(&mut self, _: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        self.keys.abort(checkpoint_id);
+        Ok(())
+    }
+
+    /// If the former subtasks had reached different wall-clock times, the earliest counts: nothing is lost.
+    fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
+        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
+        let headers = from.read_large(STATE, &mut self.keys, &values)?;
+        let mut wall_ms: Option<i64> = None;
+        for mut header in headers {
+            let (_, of_part) = (header.signed()?, header.signed()?);
+            wall_ms = Some(wall_ms.map_or(of_part, |least_ms| least_ms.min(of_part)));
+        }
+        self.keys.each(&values, |key, held| {
+            for (queue, asked_ms) in self.queues.iter_mut().zip(held.value.asked_ms) {
+                asked_ms.into_iter().for_each(|at_ms| queue.register(at_ms, TimerKey::held(key, held.given())));
+                queue.make_room()?;
+            }
+            Ok(())
+        })?;
+        self.wall_ms = wall_ms.unwrap_or(self.wall_ms);
+        self.time.restore(from, STATE, self.keys.range())?;
+        self.fold.on_watermark(self.time.watermark_ms());
+        self.fold.restore(token, from)
+    }
+
+    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        self.fold.close(token)
+    }
+}
+
+impl<M, F, C> KeyedOperator<M> for KeyedWindowOperator<F, F::Value, C, C::TriggerState>
+where
+    M: RecordFormat,
+    F: Fold<M>,
+    C: Calls<M>,
+{
     fn process_keyed(
         &mut self,
         record: &KeyedRecord<'_>,
@@ -424,70 +519,9 @@ where
         self.late.take_from(&self.fold, record, collector)
     }
 
-    fn end_batch(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
-        self.fold.hand_on(collector)?;
-        self.make_room_for_timers()?;
-        self.keys.end_batch(&WindowValues::<M, F, C>::new(
-            (&self.fold, &self.calls),
-            (self.clock, self.lateness_ms),
-            collector.token,
-        ))
-    }
-
-    fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
-        let watermark_ms = self.time.advance(timestamp_ms);
-        self.fold.on_watermark(watermark_ms);
-        self.fire_due(Clock::Event, watermark_ms, collector)?;
-        self.fold.hand_on(collector)
-    }
-
-    fn next_timer_ms(&self) -> Option<i64> {
-        let next_ms = self.queues[index(Clock::Processing)].next_ms()?;
-        (next_ms < i64::MAX).then(|| next_ms.saturating_add(1))
-    }
-
-    fn on_timer(&mut self, now_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
-        self.wall_ms = self.wall_ms.max(now_ms.saturating_sub(1));
-        self.fire_due(Clock::Processing, self.wall_ms, collector)
-    }
-
-    fn finish(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
-        let wall_ms = std::mem::replace(&mut self.wall_ms, END_OF_TIME_MS);
-        self.fire_due(Clock::Processing, END_OF_TIME_MS, collector)?;
-        // State stores the clock and not the end of time, because a resumed job may have more input.
-        self.wall_ms = wall_ms;
-        self.fold.hand_on(collector)
-    }
-
-    fn tally(&self, tally: &mut StateStats) {
-        tally.add_keys(self.keys.len());
-        tally.add_timers(self.queues.iter().map(TimerService::len).sum());
-    }
-
-    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut InspectedState<M::Record<'m>>) -> Result<(), TaskError> {
-        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
-        self.keys.each(&values, |key, held| {
-            let key = held.key_value(key);
-            for cell in held.value.iter() {
-                let of = (key, Some(cell.window));
-                self.fold.inspect_value(token, of, &cell.value, found)?;
-                self.calls.inspect(token, of, &cell.kept, found)?;
-                for clock in [Clock::Processing, Clock::Event] {
-                    for at_ms in cell.pending(index(clock), index(self.clock)) {
-                        found.add_timer(clock, at_ms, Some(key), Some(cell.window));
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        self.fold.inspect(token, found)
-    }
-
-    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
-        to.begin_large(STATE, &[self.time.kept_ms(), self.wall_ms], &mut self.keys, &values)?;
-        self.time.snapshot(to)?;
-        self.fold.snapshot(token, to)
+    #[inline]
+    fn process_detached(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
+        Ok(self.lengthen(record, now_ms))
     }
 
     fn is_writing(&self) -> bool {
@@ -497,37 +531,6 @@ where
     fn write_on(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
         let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
         to.write_on(STATE, &mut self.keys, &values, is_over)
-    }
-
-    fn abort(&mut self, _: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
-        self.keys.abort(checkpoint_id);
-        Ok(())
-    }
-
-    /// If the former subtasks had reached different wall-clock times, the earliest counts: nothing is lost.
-    fn restore(&mut self, token: M::Token<'_>, from: &RestoredState<'_>) -> Result<(), TaskError> {
-        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
-        let headers = from.read_large(STATE, &mut self.keys, &values)?;
-        let mut wall_ms: Option<i64> = None;
-        for mut header in headers {
-            let (_, of_part) = (header.signed()?, header.signed()?);
-            wall_ms = Some(wall_ms.map_or(of_part, |least_ms| least_ms.min(of_part)));
-        }
-        self.keys.each(&values, |key, held| {
-            for (queue, asked_ms) in self.queues.iter_mut().zip(held.value.asked_ms) {
-                asked_ms.into_iter().for_each(|at_ms| queue.register(at_ms, TimerKey::held(key, held.given())));
-                queue.make_room()?;
-            }
-            Ok(())
-        })?;
-        self.wall_ms = wall_ms.unwrap_or(self.wall_ms);
-        self.time.restore(from, STATE, self.keys.range())?;
-        self.fold.on_watermark(self.time.watermark_ms());
-        self.fold.restore(token, from)
-    }
-
-    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
-        self.fold.close(token)
     }
 }
 

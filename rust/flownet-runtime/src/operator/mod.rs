@@ -25,6 +25,7 @@ mod iteration;
 mod joins;
 mod key_kinds;
 mod keyed_window_operator;
+mod kind;
 mod late_records;
 mod record;
 mod record_pacer;
@@ -33,7 +34,7 @@ mod stage;
 
 use std::sync::Arc;
 
-use flownet_core::{CustomEvent, Round};
+use flownet_core::CustomEvent;
 
 pub use self::chain::{Entry, OperatorChain, OperatorInspection};
 pub use self::collector::Collector;
@@ -47,17 +48,17 @@ pub use self::keyed_window_operator::{
     Assigner, Calls, FiringRule, KeyedWindowOperator, Trigger, TriggerCall, TriggeredWindow, over_windows,
     over_windows_of_two,
 };
+pub use self::kind::{IterationEntry, IterationExit, KeyedOperator, Kind, TimestampAssigner, WaitingOperator};
 pub(crate) use self::record::take_stamp;
 pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
 pub use self::record_pacer::RecordPacer;
 pub use self::slice_window_operator::SliceWindowOperator;
-pub use self::stage::{Kind, Link, Links, OutputEdge, Stage, Target};
-use crate::chain::{AwaitedInput, SourceStatus, TaskContext};
+pub use self::stage::{Link, Links, OutputEdge, Stage, Target};
+use crate::chain::{SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;
-use crate::snapshot::{IsOver, RestoredState, Snapshot};
+use crate::snapshot::{RestoredState, Snapshot};
 use crate::state_stats::StateStats;
-use crate::time::TimeSignal;
 use crate::watermark::SplitSignal;
 use crate::work::Work;
 
@@ -247,9 +248,9 @@ pub trait Source<M: RecordFormat>: Send {
 
 /// An operator, sinks included.
 ///
-/// The chain calls `open` first, then `restore` if there is state to load. Then it calls any mix of `process` or
-/// `process_keyed`, `on_watermark`, `on_timer`, `on_arrived` and `end_batch`. If the input reaches its own end,
-/// `on_watermark` and `finish` follow for the end of time. Then it calls `commit`, and always `close`.
+/// The chain calls `open` first, then `restore` if there is state to load. Then it calls any mix of `process`,
+/// `on_watermark`, `on_split`, `on_timer`, `end_batch` and the methods of the operator's [`Kind`]. If the input reaches
+/// its own end, `on_watermark` and `finish` follow for the end of time. Then it calls `commit`, and always `close`.
 pub trait Operator<M: RecordFormat>: Send {
     /// The kind of work that it does, except encoding and decoding.
     fn work(&self) -> Work {
@@ -265,131 +266,17 @@ pub trait Operator<M: RecordFormat>: Send {
     /// Processes one record. At the head of a task, [`Collector::side`] returns the input that the record came from.
     fn process<'m>(&mut self, record: M::Record<'m>, collector: &mut Collector<'_, 'm, M>) -> Result<(), TaskError>;
 
-    /// Returns true if it takes records of keyed edges as bytes with their key. Otherwise they come decoded, to
-    /// `process`.
-    fn is_keyed(&self) -> bool {
-        false
-    }
-
-    /// Processes a record of a keyed edge while detached, if operator and record allow it. Returns false if it left the
-    /// record untouched.
-    fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
-        let _ = (record, now_ms);
-        Ok(false)
-    }
-
-    /// Processes a record of a keyed edge.
-    fn process_keyed(
-        &mut self,
-        record: &KeyedRecord<'_>,
-        collector: &mut Collector<'_, '_, M>,
-    ) -> Result<(), TaskError> {
-        let _ = record;
-        collector.refuse("takes no records by key")
-    }
-
     /// Event time has reached `timestamp_ms`: fires due timers and windows.
     fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = (timestamp_ms, collector);
         Ok(())
     }
 
-    /// Holds a signal of event time until pending records have left, and emits it then. Returns false if the signal may
-    /// pass now. Called after `on_watermark`, and after `finish` at the end of time, when no record may be pending.
-    fn hold(&mut self, signal: TimeSignal) -> bool {
-        let _ = signal;
-        false
-    }
-
-    /// Takes a round of an iteration, which follows all records before it. Holds it until their output has left, and
-    /// emits it then. Returns false if the round may pass now.
-    fn hold_round(&mut self, round: Round, collector: &mut Collector<'_, '_, M>) -> Result<bool, TaskError> {
-        let _ = (round, collector);
-        Ok(false)
-    }
-
-    /// Reports to the head of a task that its input has ended, with `drain` if it reached its own end. If no records
-    /// come by other ways either, the head returns its own `drain`. Otherwise the chain calls this again after each
-    /// [`on_arrived`](Self::on_arrived).
-    fn end_input(&mut self, drain: bool, collector: &mut Collector<'_, '_, M>) -> Result<Option<bool>, TaskError> {
-        let _ = collector;
-        Ok(Some(drain))
-    }
-
-    /// Returns true if it may be [full](Self::is_full) at times. Called once.
-    fn may_be_full(&self) -> bool {
-        false
-    }
-
-    /// Returns true if it takes no more records for now, because it waits for something outside the exchange. An
-    /// upstream stage that emits several records at once may still send some. The operator has to block for those.
-    fn is_full(&self) -> bool {
-        false
-    }
-
-    /// Reports to the head of a task which input is yet to come.
-    fn await_input(&mut self, awaited: AwaitedInput) {
-        let _ = awaited;
-    }
-
-    /// Returns true if the operator only observes records and forwards them unchanged. No user code sees the records
-    /// meanwhile, so the runtime skips the defensive copy. Called once.
-    fn is_passthrough(&self) -> bool {
-        false
-    }
-
-    /// Observes a record of a [passthrough](Self::is_passthrough) that came at `timestamp_ms`. Returns its new
-    /// timestamp if nothing else is to be done. The caller then forwards the record itself, which is cheaper than
-    /// another call. Returns `None`, with the record untouched, if it has to be processed.
-    fn observe(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<i64> {
-        let _ = (record, timestamp_ms);
-        None
-    }
-
-    /// Returns true if this operator aligns the source of the task with other sources, so that the source may have to
-    /// wait. Called once.
-    fn is_aligned(&self) -> bool {
-        false
-    }
-
-    /// Sets the event time up to which the source may read.
-    fn align(&mut self, limit_ms: i64) {
-        let _ = limit_ms;
-    }
-
-    /// Returns true if the source has read past that time.
-    fn is_ahead(&self) -> bool {
-        false
-    }
-
-    /// Emits records that arrived from outside the exchange, if there are any.
-    fn on_arrived(&mut self, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
-        let _ = collector;
-        Ok(())
-    }
-
-    /// Returns true if event time passes through it. False for operators that make their own watermarks.
-    fn passes_time(&self) -> bool {
-        true
-    }
-
     /// Handles a signal of the source about its splits. The chain passes the signal on afterwards, unless the operator
-    /// [holds](Self::hold_split) it.
+    /// [holds](WaitingOperator::hold_split) it.
     fn on_split(&mut self, signal: SplitSignal, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let _ = (signal, collector);
         Ok(())
-    }
-
-    /// Holds a split signal until the records before it have left, and emits it then. Returns false if the signal may
-    /// pass now. Called after `on_split`.
-    fn hold_split(&mut self, signal: SplitSignal) -> bool {
-        let _ = signal;
-        false
-    }
-
-    /// The split that the source should read next.
-    fn wanted_split(&self) -> Option<u32> {
-        None
     }
 
     /// Wall-clock time at which it wants `on_timer`.
@@ -435,21 +322,6 @@ pub trait Operator<M: RecordFormat>: Send {
     /// Writes all state that it holds between records, or nothing if it is stateless. A sink also prepares the output
     /// to commit with this checkpoint. That output is state: all records that the sink received and has not committed.
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
-
-    /// Returns true if part of the snapshot is yet to be written, with the values at the time of the snapshot. Large
-    /// state is written while the task continues.
-    ///
-    /// Called once per batch until all is written, so it must be cheap.
-    fn is_writing(&self) -> bool {
-        false
-    }
-
-    /// Continues to write, until all is written or `is_over` ends this turn. An error fails the checkpoint, and nothing
-    /// more is to be written for it.
-    fn write_on(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
-        let _ = (token, to, is_over);
-        Ok(())
-    }
 
     /// Loads the state that [`snapshot`](Self::snapshot) wrote, in any number of subtasks. Called after `open`. A sink
     /// commits its prepared output, because the checkpoint was complete.

@@ -8,7 +8,7 @@ use flownet_core::keygroup::hash_key;
 
 use super::fold::FoldValues;
 use super::late_records::LateRecords;
-use super::{Collector, EventTime, Fold, InspectedState, KeyedRecord, Operator, RecordFormat};
+use super::{Collector, EventTime, Fold, InspectedState, KeyedOperator, KeyedRecord, Operator, RecordFormat};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::snapshot::{Groups, RestoredState, Snapshot, in_rows, put_key, put_signed};
@@ -338,58 +338,6 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
         collector.refuse("takes records by key")
     }
 
-    fn is_keyed(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
-        let timestamp_ms = self.time_of(record, now_ms);
-        if timestamp_ms == NO_TIMESTAMP {
-            return Ok(false);
-        }
-        let record = &record.at(timestamp_ms, record.side);
-        // Reading from disk is left to `process_keyed`.
-        if !self.is_at_hand(record) {
-            return Ok(false);
-        }
-        let added = add(&mut self.windows, &self.time, record);
-        let is_taken = match added {
-            SlicePlacement::Open(held) => self.fold.absorb(record, &mut held.value),
-            SlicePlacement::Between => return Ok(true),
-            SlicePlacement::FiredBefore(_) | SlicePlacement::Late => return Ok(false),
-        };
-        self.touch(record);
-        Ok(is_taken)
-    }
-
-    fn process_keyed(
-        &mut self,
-        record: &KeyedRecord<'_>,
-        collector: &mut Collector<'_, '_, M>,
-    ) -> Result<(), TaskError> {
-        let timestamp_ms = self.time_of(record, collector.now_ms);
-        if timestamp_ms == NO_TIMESTAMP {
-            return Err(self.fold.without_timestamp(collector.token, record));
-        }
-        let record = &record.at(timestamp_ms, record.side);
-        self.bring::<M>(record, collector.token)?;
-        match add(&mut self.windows, &self.time, record) {
-            SlicePlacement::Open(held) => {
-                self.fold.fold(collector.token, record, &mut held.value)?;
-                self.touch(record);
-                Ok(())
-            }
-            SlicePlacement::FiredBefore(held) => {
-                self.fold.fold(collector.token, record, &mut held.value)?;
-                self.touch(record);
-                self.fire_again(record, collector)
-            }
-            SlicePlacement::Late => self.late.take_from(&self.fold, record, collector),
-            SlicePlacement::Between => Ok(()),
-        }
-    }
-
     fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let watermark_ms = timestamp_ms.max(self.time.watermark_ms());
         self.fold.on_watermark(watermark_ms);
@@ -505,6 +453,56 @@ impl<M: RecordFormat, F: Fold<M>> Operator<M> for SliceWindowOperator<F, F::Valu
 
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         self.fold.close(token)
+    }
+}
+
+impl<M: RecordFormat, F: Fold<M>> KeyedOperator<M> for SliceWindowOperator<F, F::Value> {
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        let timestamp_ms = self.time_of(record, collector.now_ms);
+        if timestamp_ms == NO_TIMESTAMP {
+            return Err(self.fold.without_timestamp(collector.token, record));
+        }
+        let record = &record.at(timestamp_ms, record.side);
+        self.bring::<M>(record, collector.token)?;
+        match add(&mut self.windows, &self.time, record) {
+            SlicePlacement::Open(held) => {
+                self.fold.fold(collector.token, record, &mut held.value)?;
+                self.touch(record);
+                Ok(())
+            }
+            SlicePlacement::FiredBefore(held) => {
+                self.fold.fold(collector.token, record, &mut held.value)?;
+                self.touch(record);
+                self.fire_again(record, collector)
+            }
+            SlicePlacement::Late => self.late.take_from(&self.fold, record, collector),
+            SlicePlacement::Between => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn process_detached(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
+        let timestamp_ms = self.time_of(record, now_ms);
+        if timestamp_ms == NO_TIMESTAMP {
+            return Ok(false);
+        }
+        let record = &record.at(timestamp_ms, record.side);
+        // Reading from disk is left to `process_keyed`.
+        if !self.is_at_hand(record) {
+            return Ok(false);
+        }
+        let added = add(&mut self.windows, &self.time, record);
+        let is_taken = match added {
+            SlicePlacement::Open(held) => self.fold.absorb(record, &mut held.value),
+            SlicePlacement::Between => return Ok(true),
+            SlicePlacement::FiredBefore(_) | SlicePlacement::Late => return Ok(false),
+        };
+        self.touch(record);
+        Ok(is_taken)
     }
 }
 

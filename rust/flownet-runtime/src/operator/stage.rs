@@ -5,15 +5,16 @@ use std::sync::Arc;
 use flownet_core::{CustomEvent, Round};
 
 use super::key_kinds::KeyKinds;
-use super::{Collector, Operator, OutputSerializer, RecordFormat, RecordPacer, Source, record};
+use super::kind::Role;
+use super::{Collector, Kind, Operator, OutputSerializer, RecordFormat, RecordPacer, record};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator_counts::{InputCounts, OperatorCounter};
 use crate::outputs::Outputs;
 use crate::snapshot::{FINISHED, IsOver, MEDIUM, RestoredPart, RestoredState, Snapshot, WrittenState};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
-use crate::watermark::SplitSignal;
 use crate::watermark::split_events::PendingSplits;
+use crate::watermark::{SplitSignal, SplitWatermarks};
 use crate::work::Work;
 
 /// One operator of a chain.
@@ -37,14 +38,6 @@ pub struct Stage<M: RecordFormat> {
     pub(super) taken: Arc<InputCounts>,
 }
 
-/// The operator of a stage.
-pub enum Kind<M: RecordFormat> {
-    /// Emits records: the head of a task without inputs.
-    Source(Box<dyn Source<M>>),
-    /// Processes records.
-    Operator(Box<dyn Operator<M>>),
-}
-
 /// The links that lead on from a stage.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
@@ -60,7 +53,7 @@ pub struct Link {
     /// The receiver gets its own copies, which it may change and retain.
     pub(super) isolates: bool,
     /// The link leads to a stage with [one link](Stage::goes_one_way) whose operator has to
-    /// [observe](Operator::observe) the record first.
+    /// [observe](super::TimestampAssigner::observe) the record first.
     pub(super) looks: bool,
 }
 
@@ -123,14 +116,10 @@ impl Links {
 impl<M: RecordFormat> Stage<M> {
     /// A stage that is not open yet.
     pub fn new(info: M::Info, kind: Kind<M>, links: Links, brake: Option<RecordPacer>) -> Self {
-        let work = match &kind {
-            Kind::Source(source) => source.work(),
-            Kind::Operator(operator) => operator.work(),
-        };
         Self {
             info,
+            work: kind.work(),
             kind,
-            work,
             links,
             brake,
             is_open: false,
@@ -153,12 +142,14 @@ impl<M: RecordFormat> Stage<M> {
         &mut self,
         token: M::Token<'_>,
         medium: &M,
-        (cx, checkpoint_id, base): (&TaskContext, u64, Option<u64>),
+        cx: &TaskContext,
+        checkpoint_id: u64,
+        base: Option<u64>,
     ) -> Result<WrittenState, TaskError> {
         let mut to = Snapshot::new(&self.uid, cx.subtask, checkpoint_id).on(base);
-        match &mut self.kind {
-            Kind::Source(source) => source.snapshot(token, &mut to)?,
-            Kind::Operator(operator) => operator.snapshot(token, &mut to)?,
+        match self.kind.role() {
+            Role::Source(source) => source.snapshot(token, &mut to)?,
+            Role::Operator(operator) => operator.snapshot(token, &mut to)?,
         }
         if self.is_finished() {
             to.add_items(FINISHED, [cx.parallelism.to_le_bytes()]);
@@ -172,7 +163,7 @@ impl<M: RecordFormat> Stage<M> {
 
     /// Returns true if part of the last snapshot is yet to be written.
     pub(super) fn is_writing(&self) -> bool {
-        matches!(&self.kind, Kind::Operator(operator) if operator.is_writing())
+        matches!(&self.kind, Kind::Keyed(operator) if operator.is_writing())
     }
 
     /// Continues to write. Returns the written state; it is complete once [`is_writing`](Self::is_writing) returns
@@ -181,10 +172,12 @@ impl<M: RecordFormat> Stage<M> {
         &mut self,
         token: M::Token<'_>,
         medium: &M,
-        (cx, checkpoint_id, is_over): (&TaskContext, u64, IsOver<'_>),
+        cx: &TaskContext,
+        checkpoint_id: u64,
+        is_over: IsOver<'_>,
     ) -> Result<WrittenState, TaskError> {
         let mut to = Snapshot::new(&self.uid, cx.subtask, checkpoint_id);
-        if let Kind::Operator(operator) = &mut self.kind {
+        if let Kind::Keyed(operator) = &mut self.kind {
             operator.write_on(token, &mut to, is_over)?;
         }
         if !self.is_writing() {
@@ -197,7 +190,8 @@ impl<M: RecordFormat> Stage<M> {
         &mut self,
         token: M::Token<'_>,
         medium: &M,
-        (cx, parts): (&TaskContext, &[RestoredPart]),
+        cx: &TaskContext,
+        parts: &[RestoredPart],
     ) -> Result<(), TaskError> {
         let from = RestoredState::of_restored(&self.uid, parts, cx.subtask, cx.key_group_range);
         if from.is_empty() {
@@ -215,9 +209,9 @@ impl<M: RecordFormat> Stage<M> {
             finished += 1;
             self.had_finished |= finished == before || (before == cx.parallelism && subtask == cx.subtask);
         }
-        match &mut self.kind {
-            Kind::Source(source) => source.restore(token, &from),
-            Kind::Operator(operator) => operator.restore(token, &from),
+        match self.kind.role() {
+            Role::Source(source) => source.restore(token, &from),
+            Role::Operator(operator) => operator.restore(token, &from),
         }
     }
 
@@ -228,25 +222,25 @@ impl<M: RecordFormat> Stage<M> {
     }
 
     pub(super) fn complete(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
-        match &mut self.kind {
-            Kind::Source(source) => source.complete(token, checkpoint_id),
-            Kind::Operator(operator) => operator.complete(token, checkpoint_id),
+        match self.kind.role() {
+            Role::Source(source) => source.complete(token, checkpoint_id),
+            Role::Operator(operator) => operator.complete(token, checkpoint_id),
         }
     }
 
     pub(super) fn abort(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
-        match &mut self.kind {
-            Kind::Source(_) => Ok(()),
-            Kind::Operator(operator) => operator.abort(token, checkpoint_id),
+        match self.kind.role() {
+            Role::Source(_) => Ok(()),
+            Role::Operator(operator) => operator.abort(token, checkpoint_id),
         }
     }
 
     pub(super) fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         // Set first, so that a failed `open` is closed too.
         self.is_open = true;
-        match &mut self.kind {
-            Kind::Source(source) => source.open(token, cx),
-            Kind::Operator(operator) => operator.open(token, cx),
+        match self.kind.role() {
+            Role::Source(source) => source.open(token, cx),
+            Role::Operator(operator) => operator.open(token, cx),
         }
     }
 
@@ -254,37 +248,31 @@ impl<M: RecordFormat> Stage<M> {
         if !std::mem::take(&mut self.is_open) {
             return Ok(());
         }
-        match &mut self.kind {
-            Kind::Source(source) => source.close(token),
-            Kind::Operator(operator) => operator.close(token),
+        match self.kind.role() {
+            Role::Source(source) => source.close(token),
+            Role::Operator(operator) => operator.close(token),
         }
     }
 
     pub(super) fn next_timer_ms(&self) -> Option<i64> {
-        match &self.kind {
-            Kind::Source(_) => None,
-            Kind::Operator(operator) => operator.next_timer_ms(),
-        }
+        self.kind.operator().and_then(|operator| operator.next_timer_ms())
     }
 
     /// Returns true if it takes records with their keys. The answer never changes.
     pub(super) fn is_keyed(&self) -> bool {
-        match &self.kind {
-            Kind::Source(_) => false,
-            Kind::Operator(operator) => operator.is_keyed(),
-        }
+        matches!(self.kind, Kind::Keyed(_))
     }
 
     pub(super) fn may_be_full(&self) -> bool {
-        matches!(&self.kind, Kind::Operator(operator) if operator.may_be_full())
+        self.kind.waiting().is_some()
     }
 
     pub(super) fn is_full(&self) -> bool {
-        matches!(&self.kind, Kind::Operator(operator) if operator.is_full())
+        self.kind.waiting().is_some_and(|operator| operator.is_full())
     }
 
     pub(super) fn is_passthrough(&self) -> bool {
-        matches!(&self.kind, Kind::Operator(operator) if operator.is_passthrough())
+        matches!(&self.kind, Kind::Timestamps(operator) if operator.is_passthrough())
     }
 
     /// Returns true if records follow a single link from here, and no pacer slows them.
@@ -295,18 +283,27 @@ impl<M: RecordFormat> Stage<M> {
     /// Observes a record to forward unchanged. Returns its timestamp and its link, or `None` if it has to be processed.
     #[inline]
     pub(super) fn observe(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<(i64, Link)> {
-        let (Kind::Operator(operator), [link]) = (&mut self.kind, self.links.main()) else { return None };
+        let (Kind::Timestamps(operator), [link]) = (&mut self.kind, self.links.main()) else { return None };
         let timestamp_ms = operator.observe(record, timestamp_ms)?;
         self.taken.add(M::rows_of(record));
         Some((timestamp_ms, *link))
     }
 
+    /// Returns true if it aligns the source of the task with other sources, so that the source may have to wait.
     pub(super) fn is_aligned(&self) -> bool {
-        matches!(&self.kind, Kind::Operator(operator) if operator.is_aligned())
+        self.kind.watermarks().is_some_and(SplitWatermarks::is_aligned)
     }
 
+    /// Returns true if the source has read past the event time up to which it may read.
     pub(super) fn is_ahead(&self) -> bool {
-        matches!(&self.kind, Kind::Operator(operator) if operator.is_ahead())
+        self.kind.watermarks().is_some_and(SplitWatermarks::is_ahead)
+    }
+
+    /// Sets the event time up to which the source may read.
+    pub(super) fn align(&mut self, limit_ms: i64) {
+        if let Kind::Timestamps(operator) = &mut self.kind {
+            operator.watermarks_mut().align(limit_ms);
+        }
     }
 
     /// Returns the counter for its input and for the input of the stages and edges directly downstream.
@@ -316,13 +313,6 @@ impl<M: RecordFormat> Stage<M> {
             Target::Exit(exit) => Arc::clone(&exits[exit].taken),
         };
         OperatorCounter { taken: Arc::clone(&self.taken), ways: self.links.first_of_each().map(taken_by).collect() }
-    }
-
-    pub(super) fn operator(&mut self) -> Option<&mut dyn Operator<M>> {
-        match &mut self.kind {
-            Kind::Source(_) => None,
-            Kind::Operator(operator) => Some(operator.as_mut()),
-        }
     }
 
     /// Waits, detached, for the turn of a record.
@@ -342,7 +332,7 @@ impl<M: RecordFormat> Stage<M> {
         collector: Collector<'_, 'm, M>,
     ) -> Result<(), TaskError> {
         let mut collector = collector.along(&self.links);
-        let Kind::Operator(operator) = &mut self.kind else { return collector.refuse("takes no records") };
+        let Some(operator) = self.kind.operator_mut() else { return collector.refuse("takes no records") };
         if let Some(brake) = &mut self.brake
             && let Some(wait) = brake.take()
         {
@@ -356,7 +346,7 @@ impl<M: RecordFormat> Stage<M> {
         operator.process(record, &mut collector)
     }
 
-    /// Processes a record of a keyed edge. Only for stages with [`Operator::is_keyed`].
+    /// Processes a record of a keyed edge.
     #[inline]
     pub(super) fn process_keyed(
         &mut self,
@@ -364,7 +354,7 @@ impl<M: RecordFormat> Stage<M> {
         collector: Collector<'_, '_, M>,
     ) -> Result<(), TaskError> {
         let mut collector = collector.along(&self.links);
-        let Kind::Operator(operator) = &mut self.kind else { return collector.refuse("takes no records") };
+        let Kind::Keyed(operator) = &mut self.kind else { return collector.refuse("takes no records by key") };
         if let Some(brake) = &mut self.brake
             && let Some(wait) = brake.take()
         {
@@ -380,7 +370,7 @@ impl<M: RecordFormat> Stage<M> {
         let mut passes = true;
         let is_finished = self.is_finished();
         let before = collector.begin(self.work);
-        if let Kind::Operator(operator) = &mut self.kind {
+        if let Some(operator) = self.kind.operator_mut() {
             if let TimeSignal::Watermark(timestamp_ms) = signal {
                 operator.on_watermark(timestamp_ms, &mut collector)?;
                 if timestamp_ms == END_OF_TIME_MS && !is_finished {
@@ -389,8 +379,11 @@ impl<M: RecordFormat> Stage<M> {
                 }
             }
             let is_end = signal == TimeSignal::Watermark(END_OF_TIME_MS);
-            // The end of time also passes operators that make their own watermarks.
-            passes = (is_end || operator.passes_time()) && !operator.hold(signal);
+            passes = match &mut self.kind {
+                // The end of time also passes operators that make their own watermarks.
+                Kind::Timestamps(_) => is_end,
+                kind => !kind.waiting_mut().is_some_and(|operator| operator.hold(signal)),
+            };
         }
         collector.resume(before);
         if passes { collector.emit_time(signal) } else { Ok(()) }
@@ -401,23 +394,26 @@ impl<M: RecordFormat> Stage<M> {
     /// Passes a round on, after all output of the records before it.
     pub(super) fn on_round(&mut self, round: Round, collector: Collector<'_, '_, M>) -> Result<(), TaskError> {
         let mut collector = collector.along(&self.links);
-        let Kind::Operator(operator) = &mut self.kind else { return collector.refuse("takes no rounds") };
-        if operator.hold_round(round, &mut collector)? { Ok(()) } else { collector.emit_round(round) }
+        let passes = match &mut self.kind {
+            Kind::Source(_) => return collector.refuse("takes no rounds"),
+            Kind::IterationExit(operator) => return operator.return_round(round),
+            kind => !kind.waiting_mut().is_some_and(|operator| operator.hold_round(round)),
+        };
+        if passes { collector.emit_round(round) } else { Ok(()) }
     }
 
     /// Passes a split signal on, in its place among the records.
     pub(super) fn on_split(&mut self, signal: SplitSignal, collector: Collector<'_, '_, M>) -> Result<(), TaskError> {
         let mut collector = collector.along(&self.links);
-        let Kind::Operator(operator) = &mut self.kind else { return Ok(()) };
+        let Some(operator) = self.kind.operator_mut() else { return Ok(()) };
         operator.on_split(signal, &mut collector)?;
-        if operator.hold_split(signal) { Ok(()) } else { collector.tell_split(signal) }
+        let is_held = self.kind.waiting_mut().is_some_and(|operator| operator.hold_split(signal));
+        if is_held { Ok(()) } else { collector.tell_split(signal) }
     }
 
+    /// The split that the source should read next.
     pub(super) fn wanted_split(&self) -> Option<u32> {
-        match &self.kind {
-            Kind::Source(_) => None,
-            Kind::Operator(operator) => operator.wanted_split(),
-        }
+        self.kind.watermarks().and_then(SplitWatermarks::wanted)
     }
 }
 

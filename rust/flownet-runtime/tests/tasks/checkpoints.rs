@@ -8,8 +8,8 @@ use std::time::Duration;
 use flownet_core::keygroup::{hash_key, key_group};
 use flownet_core::{Barrier, BarrierKind, CheckpointId};
 use flownet_runtime::operator::{
-    AsOfJoin, Assigner, Calls, Collector, Entry, FiringRule, KeyedRecord, KeyedWindowOperator, Kind, Operator,
-    RunningFold, SliceWindowOperator, Source, Trigger, TriggerCall, TriggeredWindow,
+    AsOfJoin, Assigner, Calls, Collector, Entry, FiringRule, KeyedOperator, KeyedRecord, KeyedWindowOperator, Kind,
+    Operator, RunningFold, SliceWindowOperator, Source, Trigger, TriggerCall, TriggeredWindow,
 };
 use flownet_runtime::snapshot::{Input, RestoredState, Share, Snapshot, TaskState, WrittenState};
 use flownet_runtime::spec::{Partitioner, StateBackend};
@@ -204,7 +204,7 @@ pub(crate) const ALL: [KeyedJob; 6] = [
 ];
 
 impl KeyedJob {
-    fn operator(self, range: KeyGroupRange) -> Box<dyn Operator<Bytes>> {
+    fn operator(self, range: KeyGroupRange) -> Box<dyn KeyedOperator<Bytes>> {
         let sliced = |size_ms, slide_ms, lateness_ms| {
             Box::new(SliceWindowOperator::new(
                 CountingFold,
@@ -298,7 +298,7 @@ impl Run {
         job.run(middle, |subtask| {
             let operator = keyed.operator(KeyGroupRange::of(subtask, parallelism, MAX_PARALLELISM));
             let entry = Entry { side: 0, keyed: true, stamps: true };
-            chain_of("keyed", Kind::Operator(operator), Some(entry), Some((BytesExit { key_bytes: None }, false)))
+            chain_of("keyed", Kind::Keyed(operator), Some(entry), Some((BytesExit { key_bytes: None }, false)))
         });
         job.run(sink, |_| {
             let (seen, committed, refuses) = (Arc::clone(&seen), Arc::clone(&committed), Arc::clone(&refuses));

@@ -79,7 +79,7 @@ fn numbers_go_round_behind(
     job.run(tail, |subtask| {
         let goal = HalvingLoop { seen: seen.clone(), ends, gate: Arc::clone(gate) };
         let tail = IterationTail::new("loop", edges.writer(0, subtask, limits), goal);
-        chain(Kind::Operator(Box::new(tail)), [Entry::default()], None)
+        chain(Kind::IterationExit(Box::new(tail)), [Entry::default()], None)
     });
     job
 }
@@ -87,7 +87,7 @@ fn numbers_go_round_behind(
 fn run_head(job: &mut Job, head: Vertex, edges: &Arc<FeedbackEdges>) {
     job.run(head, |subtask| {
         let head = IterationHead::new("loop", edges.reader(0, subtask), AsTheyAre);
-        looping_chain(Kind::Operator(Box::new(head)), [Entry::default()], BytesExit { key_bytes: None })
+        looping_chain(Kind::IterationEntry(Box::new(head)), [Entry::default()], BytesExit { key_bytes: None })
     });
 }
 

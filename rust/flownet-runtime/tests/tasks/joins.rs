@@ -2,7 +2,7 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{
-    AsOfJoin, Collector, Entry, Interval, IntervalJoin, KeyedRecord, Kind, Operator, Pairing,
+    AsOfJoin, Collector, Entry, Interval, IntervalJoin, KeyedOperator, KeyedRecord, Kind, Pairing,
 };
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::state::KeyGroupRange;
@@ -55,7 +55,7 @@ impl Pairing<Bytes> for BothStreams {
 /// Two sources, a join in two subtasks, and a sink.
 fn join_job(
     scripts: [&[Step]; 2],
-    join: impl Fn(KeyGroupRange) -> Box<dyn Operator<Bytes>>,
+    join: impl Fn(KeyGroupRange) -> Box<dyn KeyedOperator<Bytes>>,
 ) -> (RunningTask, SeenRecords) {
     let mut job = Job::new(2);
     let seen = SeenRecords::default();
@@ -70,7 +70,7 @@ fn join_job(
     job.run(joined, |subtask| {
         let operator = join(KeyGroupRange::of(subtask, 2, 128));
         let entries = [0, 1].map(|side| Entry { side, keyed: true, stamps: true });
-        chain(Kind::Operator(operator), entries, Some((BytesExit { key_bytes: None }, false)))
+        chain(Kind::Keyed(operator), entries, Some((BytesExit { key_bytes: None }, false)))
     });
     job.run(sink, |_| Sink::new(&seen));
     (job.start(), seen)

@@ -31,7 +31,7 @@ fn window_job<C: Chain + 'static>(
     job.run(window, |_| {
         let operator = SliceWindowOperator::new(CountingFold, clock, grid, 0, [None, None]);
         let entry = Entry { side: 0, keyed: true, stamps: clock == Clock::Event };
-        chain(Kind::Operator(Box::new(operator)), Some(entry), Some((BytesExit { key_bytes: None }, false)))
+        chain(Kind::Keyed(Box::new(operator)), Some(entry), Some((BytesExit { key_bytes: None }, false)))
     });
     job.run(sink, |_| Sink::new(&seen));
     (job.start(), seen)

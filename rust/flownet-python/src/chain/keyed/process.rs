@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flownet_core::keygroup::hash_key;
-use flownet_runtime::operator::{EventTime, InspectedState, KeyedRecord, Operator, StateKind};
+use flownet_runtime::operator::{EventTime, InspectedState, KeyedOperator, KeyedRecord, Operator, StateKind};
 use flownet_runtime::snapshot::{IsOver, RestoredState, STATE_KINDS, Snapshot, SnapshotError};
 use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::state::{KeyEntry, KeyGroupRange, LargeState};
@@ -282,21 +282,6 @@ impl Operator<PythonFormat> for Process {
         context.get().leave().sides.emit(collector)
     }
 
-    fn is_keyed(&self) -> bool {
-        true
-    }
-
-    fn process_keyed(&mut self, record: &KeyedRecord<'_>, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
-        let py = collector.token;
-        let value = self.base.decode(py, record.value())?;
-        let at = CallTime { timestamp_ms: record.timestamp_ms, watermark_ms: self.time.of(record.hash), clock: None };
-        let context = self.enter_key(py, record.key, record.key_value(), at)?;
-        let function = self.method(py, record.side)?.into_bound(py);
-        let result = call2(&function, &value, context.as_any());
-        let owner = || TimerKey::of(record);
-        self.leave_key(owner, (record.key, record.hash), Some(&value), (&function, result), collector)
-    }
-
     fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         let watermark_ms = self.time.advance(timestamp_ms);
         while let Some((due_ms, owner)) = self.timers[EVENT].pop_due(watermark_ms)? {
@@ -381,14 +366,6 @@ impl Operator<PythonFormat> for Process {
         context.get().keep_broadcast(self.inputs, &self.base.info, &mut self.base.kept.borrow_mut(), to)
     }
 
-    fn is_writing(&self) -> bool {
-        self.state.is_writing()
-    }
-
-    fn write_on(&mut self, py: Python<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
-        to.write_on(STATE, &mut self.state, &Mappings { base: &self.base, py, name: STATE }, is_over)
-    }
-
     fn abort(&mut self, _: Python<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
         self.state.abort(checkpoint_id);
         Ok(())
@@ -408,6 +385,27 @@ impl Operator<PythonFormat> for Process {
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let closed = self.function.bind(py).call_method0(intern!(py, "close"));
         closed.map(drop).map_err(|error| self.base.info.failed(py, &error, None))
+    }
+}
+
+impl KeyedOperator<PythonFormat> for Process {
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        let py = collector.token;
+        let value = self.base.decode(py, record.value())?;
+        let at = CallTime { timestamp_ms: record.timestamp_ms, watermark_ms: self.time.of(record.hash), clock: None };
+        let context = self.enter_key(py, record.key, record.key_value(), at)?;
+        let function = self.method(py, record.side)?.into_bound(py);
+        let result = call2(&function, &value, context.as_any());
+        let owner = || TimerKey::of(record);
+        self.leave_key(owner, (record.key, record.hash), Some(&value), (&function, result), collector)
+    }
+
+    fn is_writing(&self) -> bool {
+        self.state.is_writing()
+    }
+
+    fn write_on(&mut self, py: Python<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
+        to.write_on(STATE, &mut self.state, &Mappings { base: &self.base, py, name: STATE }, is_over)
     }
 }
 

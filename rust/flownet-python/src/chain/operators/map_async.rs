@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flownet_core::Round;
-use flownet_runtime::operator::{InFlight, InFlightItem, Operator, ReadyItem, Ticket};
+use flownet_runtime::operator::{InFlight, InFlightItem, Operator, ReadyItem, Ticket, WaitingOperator};
 use flownet_runtime::snapshot::{Input, RestoredState, Snapshot, put_signed};
 use flownet_runtime::time::TimeSignal;
 use flownet_runtime::watermark::SplitSignal;
@@ -305,30 +305,6 @@ impl Operator<PythonFormat> for MapAsync {
         Ok(())
     }
 
-    fn hold(&mut self, signal: TimeSignal) -> bool {
-        self.flight.hold(signal)
-    }
-
-    fn hold_round(&mut self, round: Round, _: &mut Collector<'_, '_>) -> Result<bool, TaskError> {
-        Ok(self.flight.hold_round(round))
-    }
-
-    fn hold_split(&mut self, signal: SplitSignal) -> bool {
-        self.flight.hold_split(signal)
-    }
-
-    fn may_be_full(&self) -> bool {
-        true
-    }
-
-    fn is_full(&self) -> bool {
-        self.is_opening || self.flight.is_full()
-    }
-
-    fn on_arrived(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
-        self.take_answers(collector)
-    }
-
     fn next_timer_ms(&self) -> Option<i64> {
         self.flight.oldest().and_then(|call| call.due).map(|due| due.at_ms)
     }
@@ -412,6 +388,28 @@ impl Operator<PythonFormat> for MapAsync {
         // task's waker.
         drop(calls.answers.get().take());
         closed.map(drop).map_err(|error| self.info.failed(py, &error, None))
+    }
+}
+
+impl WaitingOperator<PythonFormat> for MapAsync {
+    fn is_full(&self) -> bool {
+        self.is_opening || self.flight.is_full()
+    }
+
+    fn on_arrived(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
+        self.take_answers(collector)
+    }
+
+    fn hold(&mut self, signal: TimeSignal) -> bool {
+        self.flight.hold(signal)
+    }
+
+    fn hold_split(&mut self, signal: SplitSignal) -> bool {
+        self.flight.hold_split(signal)
+    }
+
+    fn hold_round(&mut self, round: Round) -> bool {
+        self.flight.hold_round(round)
     }
 }
 

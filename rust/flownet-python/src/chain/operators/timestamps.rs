@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flownet_rows::mistaken_unit;
-use flownet_runtime::operator::Operator;
+use flownet_runtime::operator::{Operator, TimestampAssigner};
 use flownet_runtime::snapshot::{RestoredState, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use flownet_runtime::watermark::{GeneratedSignals, OutOfOrder, RECORDS_PER_WATERMARK, SplitSignal, SplitWatermarks};
@@ -286,32 +286,6 @@ impl Operator<PythonFormat> for Timestamps {
         tell(&self.watermarks.after_records(), collector)
     }
 
-    fn is_passthrough(&self) -> bool {
-        self.own.is_none() && !matches!(self.assigner, Some(Assigner::Function(_)))
-    }
-
-    #[inline]
-    fn observe(&mut self, record: &Bound<'_, PyAny>, _: i64) -> Option<i64> {
-        if !self.is_questioned {
-            return None;
-        }
-        let timestamp_ms = self.item_of_tuple(record).filter(|at_ms| self.watermarks.take_plain(*at_ms))?;
-        self.order.add(timestamp_ms);
-        Some(timestamp_ms)
-    }
-
-    fn is_aligned(&self) -> bool {
-        self.watermarks.is_aligned()
-    }
-
-    fn align(&mut self, limit_ms: i64) {
-        self.watermarks.align(limit_ms);
-    }
-
-    fn is_ahead(&self) -> bool {
-        self.watermarks.is_ahead()
-    }
-
     fn end_batch(&mut self, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         collector.count_ahead(self.watermarks.take_ahead());
         self.metrics.iter().for_each(|metrics| self.order.tell(metrics));
@@ -328,10 +302,6 @@ impl Operator<PythonFormat> for Timestamps {
         Ok(())
     }
 
-    fn passes_time(&self) -> bool {
-        false
-    }
-
     fn on_split(&mut self, signal: SplitSignal, collector: &mut Collector<'_, '_>) -> Result<(), TaskError> {
         if matches!(signal, SplitSignal::NotBefore { .. }) {
             // The time is that of a column of rows; the times of objects may differ.
@@ -341,10 +311,6 @@ impl Operator<PythonFormat> for Timestamps {
         self.order.follow(signal);
         let generated = self.watermarks.follow(signal);
         tell(&generated, collector)
-    }
-
-    fn wanted_split(&self) -> Option<u32> {
-        self.watermarks.wanted()
     }
 
     /// Writes the last watermark. The records that it derives from come again, or later records do. The state
@@ -379,5 +345,29 @@ impl Operator<PythonFormat> for Timestamps {
         tell(&generated, collector)?;
         let made: Vec<u32> = self.own.iter().flat_map(|own| own.made.keys().copied()).collect();
         made.into_iter().try_for_each(|split| self.ask(split, Call::Period, collector))
+    }
+}
+
+impl TimestampAssigner<PythonFormat> for Timestamps {
+    fn watermarks(&self) -> &SplitWatermarks {
+        &self.watermarks
+    }
+
+    fn watermarks_mut(&mut self) -> &mut SplitWatermarks {
+        &mut self.watermarks
+    }
+
+    fn is_passthrough(&self) -> bool {
+        self.own.is_none() && !matches!(self.assigner, Some(Assigner::Function(_)))
+    }
+
+    #[inline]
+    fn observe(&mut self, record: &Bound<'_, PyAny>, _: i64) -> Option<i64> {
+        if !self.is_questioned {
+            return None;
+        }
+        let timestamp_ms = self.item_of_tuple(record).filter(|at_ms| self.watermarks.take_plain(*at_ms))?;
+        self.order.add(timestamp_ms);
+        Some(timestamp_ms)
     }
 }

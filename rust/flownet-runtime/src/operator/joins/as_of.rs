@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, TIMERS};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::operator::{Collector, InspectedState, KeyedRecord, Operator, RecordFormat, StateKind};
+use crate::operator::{Collector, InspectedState, KeyedOperator, KeyedRecord, Operator, RecordFormat, StateKind};
 use crate::snapshot::{RestoredState, Snapshot};
 use crate::state::{KeyEntry, KeyGroupRange, LargeState};
 use crate::state_stats::StateStats;
@@ -131,35 +131,6 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
         collector.refuse("takes records by key")
     }
 
-    fn is_keyed(&self) -> bool {
-        true
-    }
-
-    /// Records are paired only when the watermark arrives.
-    fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
-        if !self.on_time.is(record) {
-            return Ok(false);
-        }
-        let held = self.keys.get_or_insert_with(record, &AsBytes, History::default)?;
-        let history = &mut held.value;
-        let buffer = if record.side == 0 { &mut history.waiting } else { &mut history.versions };
-        buffer.insert(record.timestamp_ms, record.value(), P::nanos);
-        history.ask(&mut self.queue, || TimerKey::of(record));
-        self.keys.make_room(&AsBytes)?;
-        Ok(true)
-    }
-
-    fn process_keyed(
-        &mut self,
-        record: &KeyedRecord<'_>,
-        collector: &mut Collector<'_, '_, M>,
-    ) -> Result<(), TaskError> {
-        if Operator::<M>::absorb(self, record, collector.now_ms)? {
-            return Ok(());
-        }
-        self.on_time.refuse(&self.pairing, record, collector)
-    }
-
     fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let timestamp_ms = self.on_time.time.advance(timestamp_ms);
         for number in 1_usize.. {
@@ -206,6 +177,33 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
             history.versions.all().for_each(|(_, record)| found.add_encoded(StateKind::Right, key, record));
             Ok(())
         })
+    }
+}
+
+impl<M: RecordFormat, P: Pairing<M>> KeyedOperator<M> for AsOfJoin<P> {
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        if KeyedOperator::<M>::process_detached(self, record, collector.now_ms)? {
+            return Ok(());
+        }
+        self.on_time.refuse(&self.pairing, record, collector)
+    }
+
+    /// Records are paired only when the watermark arrives.
+    fn process_detached(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
+        if !self.on_time.is(record) {
+            return Ok(false);
+        }
+        let held = self.keys.get_or_insert_with(record, &AsBytes, History::default)?;
+        let history = &mut held.value;
+        let buffer = if record.side == 0 { &mut history.waiting } else { &mut history.versions };
+        buffer.insert(record.timestamp_ms, record.value(), P::nanos);
+        history.ask(&mut self.queue, || TimerKey::of(record));
+        self.keys.make_room(&AsBytes)?;
+        Ok(true)
     }
 }
 

@@ -7,7 +7,7 @@ use super::mini_batch::BatchRecords;
 use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, TIMERS, exact_time, meet, others};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::operator::{Collector, InspectedState, KeyedRecord, Operator, RecordFormat, StateKind};
+use crate::operator::{Collector, InspectedState, KeyedOperator, KeyedRecord, Operator, RecordFormat, StateKind};
 use crate::snapshot::{RestoredState, Snapshot};
 use crate::state::{KeyEntry, KeyGroupRange, LargeState};
 use crate::state_stats::StateStats;
@@ -192,45 +192,6 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         collector.refuse("takes records by key")
     }
 
-    fn is_keyed(&self) -> bool {
-        true
-    }
-
-    /// A record without a match is only stored, which needs no attachment.
-    fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
-        if !self.on_time.is(record) || P::MAY_BE_BUNDLED && BatchRecords::is(record.value()) {
-            return Ok(false);
-        }
-        let last_ms = self.last_partner_ms(record);
-        let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(true) };
-        let partners = self.interval.of_exact_partners(record.side, exact_time::<M, P>(record));
-        // Pairs are emitted attached, so they are left to `process_keyed`.
-        if others(&sides.buffers, record).between(partners, P::nanos).next().is_some() {
-            return Ok(false);
-        }
-        last_ms.into_iter().for_each(|last_ms| sides.keep::<M, P>(record, last_ms, &mut self.expiries));
-        self.keys.make_room(&AsBytes).map(|()| true)
-    }
-
-    fn process_keyed(
-        &mut self,
-        record: &KeyedRecord<'_>,
-        collector: &mut Collector<'_, '_, M>,
-    ) -> Result<(), TaskError> {
-        if P::MAY_BE_BUNDLED
-            && let Some(bundled) = BatchRecords::of(record.value(), record.timestamp_ms)?
-        {
-            return self.process_bundled(record, bundled, collector);
-        }
-        if !self.on_time.is(record) {
-            return self.on_time.refuse(&self.pairing, record, collector);
-        }
-        let last_ms = self.last_partner_ms(record);
-        let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(()) };
-        sides.take(record, (self.interval, last_ms), (&mut self.pairing, &mut self.expiries), collector)?;
-        self.keys.make_room(&AsBytes)
-    }
-
     fn on_watermark(&mut self, timestamp_ms: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         let timestamp_ms = self.on_time.time.advance(timestamp_ms);
         for number in 1_usize.. {
@@ -286,6 +247,43 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
             }
             Ok(())
         })
+    }
+}
+
+impl<M: RecordFormat, P: Pairing<M>> KeyedOperator<M> for IntervalJoin<P> {
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        if P::MAY_BE_BUNDLED
+            && let Some(bundled) = BatchRecords::of(record.value(), record.timestamp_ms)?
+        {
+            return self.process_bundled(record, bundled, collector);
+        }
+        if !self.on_time.is(record) {
+            return self.on_time.refuse(&self.pairing, record, collector);
+        }
+        let last_ms = self.last_partner_ms(record);
+        let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(()) };
+        sides.take(record, (self.interval, last_ms), (&mut self.pairing, &mut self.expiries), collector)?;
+        self.keys.make_room(&AsBytes)
+    }
+
+    /// A record without a match is only stored, which needs no attachment.
+    fn process_detached(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
+        if !self.on_time.is(record) || P::MAY_BE_BUNDLED && BatchRecords::is(record.value()) {
+            return Ok(false);
+        }
+        let last_ms = self.last_partner_ms(record);
+        let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(true) };
+        let partners = self.interval.of_exact_partners(record.side, exact_time::<M, P>(record));
+        // Pairs are emitted attached, so they are left to `process_keyed`.
+        if others(&sides.buffers, record).between(partners, P::nanos).next().is_some() {
+            return Ok(false);
+        }
+        last_ms.into_iter().for_each(|last_ms| sides.keep::<M, P>(record, last_ms, &mut self.expiries));
+        self.keys.make_room(&AsBytes).map(|()| true)
     }
 }
 

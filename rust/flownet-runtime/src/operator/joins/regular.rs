@@ -4,7 +4,7 @@ use super::buffer::Buffer;
 use super::{AsBytes, Buffers, Pairing, STATE, meet, others};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::operator::{Collector, InspectedState, KeyedRecord, Operator, RecordFormat, StateKind};
+use crate::operator::{Collector, InspectedState, KeyedOperator, KeyedRecord, Operator, RecordFormat, StateKind};
 use crate::snapshot::{RestoredState, Snapshot};
 use crate::state::{KeyEntry, KeyGroupRange, LargeState};
 use crate::state_stats::StateStats;
@@ -45,31 +45,6 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for RegularJoin<P> {
         collector.refuse("takes records by key")
     }
 
-    fn is_keyed(&self) -> bool {
-        true
-    }
-
-    /// A record without a match is only stored, which needs no attachment.
-    fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
-        let Sides(buffers) = &mut self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?.value;
-        if !others(buffers, record).is_empty() {
-            return Ok(false);
-        }
-        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value(), P::nanos);
-        self.keys.make_room(&AsBytes).map(|()| true)
-    }
-
-    fn process_keyed(
-        &mut self,
-        record: &KeyedRecord<'_>,
-        collector: &mut Collector<'_, '_, M>,
-    ) -> Result<(), TaskError> {
-        let Sides(buffers) = &mut self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?.value;
-        meet(&mut self.pairing, record, others(buffers, record).all(), collector)?;
-        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value(), P::nanos);
-        self.keys.make_room(&AsBytes)
-    }
-
     fn on_watermark(&mut self, _: i64, collector: &mut Collector<'_, '_, M>) -> Result<(), TaskError> {
         self.pairing.hand_on(collector)
     }
@@ -99,5 +74,28 @@ impl<M: RecordFormat, P: Pairing<M>> Operator<M> for RegularJoin<P> {
             }
             Ok(())
         })
+    }
+}
+
+impl<M: RecordFormat, P: Pairing<M>> KeyedOperator<M> for RegularJoin<P> {
+    fn process_keyed(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        let Sides(buffers) = &mut self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?.value;
+        meet(&mut self.pairing, record, others(buffers, record).all(), collector)?;
+        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value(), P::nanos);
+        self.keys.make_room(&AsBytes)
+    }
+
+    /// A record without a match is only stored, which needs no attachment.
+    fn process_detached(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
+        let Sides(buffers) = &mut self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?.value;
+        if !others(buffers, record).is_empty() {
+            return Ok(false);
+        }
+        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value(), P::nanos);
+        self.keys.make_room(&AsBytes).map(|()| true)
     }
 }

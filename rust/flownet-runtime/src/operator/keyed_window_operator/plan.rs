@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Assigner, Calls, FiringRule, KeyedWindowOperator, Trigger};
 use crate::error::TaskError;
-use crate::operator::{Fold, Operator, RecordFormat, SliceWindowOperator};
+use crate::operator::{Fold, KeyedOperator, RecordFormat, SliceWindowOperator};
 use crate::spec::{TriggerSpec, TriggerWhen, WindowAssigner, WindowSpec};
 use crate::state::KeyGroupRange;
 use crate::window::BuiltIn;
@@ -15,7 +15,7 @@ pub fn over_windows<M, F, C>(
     fold: (F, C),
     window: &WindowSpec,
     range: KeyGroupRange,
-) -> Result<Box<dyn Operator<M>>, TaskError>
+) -> Result<Box<dyn KeyedOperator<M>>, TaskError>
 where
     M: RecordFormat,
     F: Fold<M> + 'static,
@@ -31,7 +31,7 @@ pub fn over_windows_of_two<M, F, C>(
     window: &WindowSpec,
     late_tags: [Option<Arc<str>>; 2],
     range: KeyGroupRange,
-) -> Result<Box<dyn Operator<M>>, TaskError>
+) -> Result<Box<dyn KeyedOperator<M>>, TaskError>
 where
     M: RecordFormat,
     F: Fold<M> + 'static,
