@@ -63,15 +63,15 @@ from .connectors.sqlite import SqliteSink as SqliteSink
 from .errors import FlownetError as FlownetError
 from .observation.ui import serve_ui as serve_ui
 from .rows.aggregates import (
+    approx_count_distinct as approx_count_distinct,
+    approx_quantile as approx_quantile,
     collect as collect,
     count as count,
-    count_distinct as count_distinct,
     first as first,
     last as last,
     max as max,
     mean as mean,
     min as min,
-    quantile as quantile,
     std as std,
     sum as sum,
     var as var,

@@ -20,6 +20,7 @@ from .api.window import milliseconds
 from .errors import PlanError
 from .internal.class_names import rename_class
 from .internal.expiring_value import EXPIRING, EventTimed, ExpiringValue
+from .internal.foreign_names import no_attribute
 
 if TYPE_CHECKING:
     from .internal.kept_state import KeptState
@@ -292,6 +293,11 @@ class MapState(_State, MutableMapping[K, V], Generic[K, V]):
     def clear(self) -> None:
         """Forget all entries, for the current key."""
         self._ctx.state.pop(self._name, None)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute("MapState", name)
 
     def _entries(self) -> dict[Any, Any]:
         entries: dict[Any, Any] = self._ctx.state.get(self._name, {})

@@ -15,6 +15,7 @@ from .. import _flownet
 from ..connectors import source_methods
 from ..errors import ConfigError, LaunchError, PlanError, UsageWarning, warn_user
 from ..internal import class_changes, config, serialise
+from ..internal.foreign_names import no_attribute
 from ..internal.config import UNSET, Unset
 from ..observation import log_capture
 from ..planning.arrival_order import arrival_dependent
@@ -223,6 +224,11 @@ class Environment(RowSources):
         self._overrides: dict[str, str] = {}
         self._dataflow = Dataflow()
         config.resolve(self._given, {})
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute("Environment", name)
 
     def enable_checkpointing(
         self,
@@ -771,6 +777,13 @@ class Environment(RowSources):
 
         if Environment._on_execute is not None:
             Environment._on_execute(self)
+        if isinstance(workers, str):
+            raise ConfigError(
+                "the first argument of execute() is the number of workers: a job gets its name from "
+                f"Environment(name={workers!r})",
+                setting="workers",
+                value=workers,
+            )
         if on is not None and workers is not None:
             raise ConfigError("on brings its own workers: leave workers out", setting="workers", value=workers)
         settings, parallelism = self._settings(workers)

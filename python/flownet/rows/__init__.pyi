@@ -2,7 +2,7 @@
 
 from .aggregates import Aggregate as Aggregate
 from .collected import CollectedRows as CollectedRows
-from .keyed import KeyedRows as KeyedRows, WindowedRows as WindowedRows
+from .keyed import GroupedRows as GroupedRows, KeyedRows as KeyedRows, WindowedRows as WindowedRows
 from .results import RowResults as RowResults
 from .stream import Rows as Rows
 

@@ -10,7 +10,18 @@ from .batch_aggregate import AppliedAggregate, BatchAggregate
 from .expressions import Expr, column_or_expression
 
 FunctionName = Literal[
-    "count", "count_distinct", "sum", "mean", "min", "max", "first", "last", "var", "std", "quantile", "collect"
+    "count",
+    "approx_count_distinct",
+    "sum",
+    "mean",
+    "min",
+    "max",
+    "first",
+    "last",
+    "var",
+    "std",
+    "approx_quantile",
+    "collect",
 ]
 
 
@@ -50,7 +61,7 @@ def count(column: str | Expr | None = None) -> Aggregate:
     return Aggregate("count", None if column is None else column_or_expression("count", column))
 
 
-def count_distinct(column: str | Expr) -> Aggregate:
+def approx_count_distinct(column: str | Expr) -> Aggregate:
     """Count the values that differ, of those that are there: exactly up to 512 of them, and estimated beyond.
 
     What is kept of a key never exceeds 4 KiB, however many values there are. Estimates are by HyperLogLog, with a
@@ -70,13 +81,13 @@ def count_distinct(column: str | Expr) -> Aggregate:
     --------
     >>> import pyarrow as pa
     >>> visits = env.from_arrow(pa.table({"page": ["/", "/", "/a"], "user": [1, 2, 1]}))
-    >>> users = visits.key_by("page").window(fn.EndOfInput()).agg(users=fn.count_distinct("user"))
+    >>> users = visits.key_by("page").window(fn.EndOfInput()).agg(users=fn.approx_count_distinct("user"))
     """
-    return Aggregate("count_distinct", column_or_expression("count_distinct", column))
+    return Aggregate("approx_count_distinct", column_or_expression("approx_count_distinct", column))
 
 
-def quantile(column: str | Expr, q: float) -> Aggregate:
-    """Take about the value that a part ``q`` of the values does not exceed: ``quantile("ms", 0.99)``.
+def approx_quantile(column: str | Expr, q: float) -> Aggregate:
+    """Take about the value that a part ``q`` of the values does not exceed: ``approx_quantile("ms", 0.99)``.
 
     It is that of rank ``q * (count - 1)``, to the nearest, and off by no more than 1/256 of itself (0.4 percent); whole
     numbers below 256 are exact. It does not depend on the order of rows, parallelism or batches.
@@ -107,11 +118,11 @@ def quantile(column: str | Expr, q: float) -> Aggregate:
     --------
     >>> import pyarrow as pa
     >>> calls = env.from_arrow(pa.table({"path": ["/", "/", "/a"], "ms": [1.5, 80.0, 3.25]}))
-    >>> slow = calls.key_by("path").window(fn.EndOfInput()).agg(p99=fn.quantile("ms", 0.99))
+    >>> slow = calls.key_by("path").window(fn.EndOfInput()).agg(p99=fn.approx_quantile("ms", 0.99))
     """
     if type(q) not in (int, float) or not 0 <= q <= 1:
-        raise PlanError(f"quantile(q={q!r:.60}): must be a number from 0 to 1, such as 0.99")
-    return Aggregate("quantile", column_or_expression("quantile", column), float(q))
+        raise PlanError(f"approx_quantile(q={q!r:.60}): must be a number from 0 to 1, such as 0.99")
+    return Aggregate("approx_quantile", column_or_expression("approx_quantile", column), float(q))
 
 
 def collect(column: str | Expr) -> Aggregate:
@@ -204,7 +215,7 @@ def std(column: str | Expr) -> Aggregate:
     return Aggregate("std", column_or_expression("std", column))
 
 
-def planned(aggregates: dict[str, Aggregate | AppliedAggregate]) -> list[dict[str, Any]]:
+def planned(method: str, aggregates: dict[str, Aggregate | AppliedAggregate]) -> list[dict[str, Any]]:
     """Write aggregates down as the planner takes them.
 
     Raises
@@ -213,14 +224,14 @@ def planned(aggregates: dict[str, Aggregate | AppliedAggregate]) -> list[dict[st
         There is none, or one is something else.
     """
     if not aggregates:
-        raise PlanError('agg() needs at least one column: agg(n=fn.count(), total=fn.sum("price"))')
+        raise PlanError(f'{method}() needs at least one column: {method}(n=fn.count(), total=fn.sum("price"))')
     for name, aggregate in aggregates.items():
         if isinstance(aggregate, BatchAggregate):
             of = f'{type(aggregate).__name__}(...).of("price")'
-            raise PlanError(f"agg({name}=...): say of which columns, as in {of}")
+            raise PlanError(f"{method}({name}=...): say of which columns, as in {of}")
         if not isinstance(aggregate, Aggregate | AppliedAggregate):
             raise PlanError(
-                f"agg({name}=...) takes an aggregate such as fn.sum({name!r}), not {type(aggregate).__name__} "
+                f"{method}({name}=...) takes an aggregate such as fn.sum({name!r}), not {type(aggregate).__name__} "
                 f"{aggregate!r:.60}"
             )
     return [aggregate._planned(name) for name, aggregate in aggregates.items()]

@@ -43,6 +43,12 @@ class KeyedRows:
                     f"{name}() is of streams of objects: rows.to_objects().key_by(...).{name}(...) has a record for "
                     "each row"
                 )
+            if name == "agg":
+                raise AttributeError(
+                    "agg() needs groups that end: rows.group_by(...).agg(...) gives one row for each group when the "
+                    "input ends, key_by(...).window(...).agg(...) one for each window. running_agg(...) gives new "
+                    "results with each batch"
+                )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def window(self, window: WindowAssigner) -> WindowedRows:
@@ -56,20 +62,29 @@ class KeyedRows:
         """
         return WindowedRows(self, WindowSettings.of(_known_window("window", window), self._rows._origins))
 
-    def agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
-        """Aggregate all rows of each key so far.
+    def running_agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
+        """Aggregate all rows of each key so far, with new results for each batch.
 
-        Results go out as batches do: for each batch of rows one row for each key in it, with what its rows come to so
-        far. How many there are depends on batches; the last row of a key is what all its rows come to. For that alone
-        use ``window(fn.EndOfInput())``.
+        Each batch of rows gives one row for each key in it. How many rows a key gets depends on how the input is cut
+        into batches, so it may differ between runs. The last row of a key is always its final result. If you need only
+        that one, use `Rows.group_by`.
 
         Parameters
         ----------
         **aggregates
-            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``; or what a
-            `BatchAggregate` makes of them.
+            Aggregates by the name of their column: ``n=fn.count(), total=fn.sum("price")``, or a `BatchAggregate`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> bids = env.from_arrow(pa.table({"item": ["a", "a", "b"], "price": [3, 9, 1]}))
+        >>> totals = bids.key_by("item").running_agg(total=fn.sum("price")).collect()
+        >>> result = env.execute()
+        >>> last = {row["item"]: row["total"] for row in totals.to_arrow().to_pylist()}
+        >>> last
+        {'a': 12, 'b': 1}
         """
-        return _aggregated(self, None, aggregates)
+        return _aggregated("running_agg", self, None, aggregates)
 
     def deduplicate(self, ttl: str | timedelta | None = None) -> Rows:
         """Let the first row of each key pass, and no other.
@@ -396,7 +411,7 @@ class WindowedRows:
             each aggregate. Windows begin and end in UTC, or in the zone of `Tumbling`. The event time of a
             result is the last millisecond of its window.
         """
-        return _aggregated(self._keyed, _planned("agg", self._cut), aggregates)
+        return _aggregated("agg", self._keyed, _planned("agg", self._cut), aggregates)
 
     def top_n(self, n: int, by: str, *, descending: bool = True, ties: bool = False) -> Rows:
         """Give out the rows of each key and window with the greatest values, the greatest first.
@@ -460,19 +475,61 @@ def _planned(method: str, cut: WindowSettings) -> dict[str, Any]:
     return cut.planned()
 
 
+class GroupedRows:
+    """Rows by key, of which each group gives one result when the input ends."""
+
+    def __init__(self, keyed: KeyedRows) -> None:
+        self._keyed = keyed
+
+    def __repr__(self) -> str:
+        return f"<GroupedRows of {self._keyed._rows!r} by {', '.join(self._keyed._keys)}>"
+
+    def agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
+        """Aggregate the rows of each group. Each group gives one row when the input ends.
+
+        Parameters
+        ----------
+        **aggregates
+            Aggregates by the name of their column: ``n=fn.count(), total=fn.sum("price")``, or a `BatchAggregate`.
+
+        Returns
+        -------
+        Rows
+            The columns of the key, and one column for each aggregate.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> bids = env.from_arrow(pa.table({"item": ["a", "a", "b"], "price": [3, 9, 1]}))
+        >>> totals = bids.group_by("item").agg(total=fn.sum("price"), n=fn.count()).collect()
+        >>> result = env.execute()
+        >>> totals.to_arrow().sort_by("item").to_pylist()
+        [{'item': 'a', 'total': 12, 'n': 2}, {'item': 'b', 'total': 1, 'n': 1}]
+        """
+        return self._keyed.window(EndOfInput()).agg(**aggregates)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and hasattr(KeyedRows, name):
+                raise AttributeError(f"{name}() works by key: use key_by(...).{name}(...) instead of group_by(...)")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
 def _aggregated(
+    method: str,
     keyed: KeyedRows,
     window: dict[str, Any] | None,
     aggregates: dict[str, Aggregate | AppliedAggregate],
 ) -> Rows:
     rows, keys = keyed._rows, keyed._keys
-    made = planned(aggregates)
+    made = planned(method, aggregates)
     own = {name: given for name, given in aggregates.items() if isinstance(given, AppliedAggregate)}
     for name, given in own.items():
         if window is None and not given.merges:
             raise PlanError(
-                f"agg({name}={type(given.aggregate).__name__}...): without merge() all values of a key are kept, and "
-                "without a window that is for ever: define merge(), or use window(...)"
+                f"{method}({name}={type(given.aggregate).__name__}...): without merge() all values of a key are kept, "
+                "and without a window that is for ever: define merge(), or use window(...)"
             )
     schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, _zone_shown(window))
     # What is kept so far is not found by windows, which say themselves how they keep it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _flownet, rows
 from ..api.functions import OutputTag
 from ..errors import PlanError
+from ..internal.foreign_names import no_attribute
 from ..internal import config
 from ..planning.dataflow import DataflowOwner, Node, Origin
 from ..planning.graph import PartitionerName
@@ -79,7 +80,7 @@ class Rows(RowSinks, ToThisProcess):
         --------
         >>> import pyarrow as pa
         >>> users = env.from_arrow(pa.table({"user": ["a"]})).uid("users")
-        >>> counts = users.key_by("user").agg(n=fn.count()).uid("counts")
+        >>> counts = users.group_by("user").agg(n=fn.count()).uid("counts")
         """
         super().uid(uid)
         (origin,) = self._origins
@@ -332,20 +333,44 @@ class Rows(RowSinks, ToThisProcess):
         >>> sums = rows.key_by("user", "page").window(fn.EndOfInput()).agg(spent=fn.sum("spent"))
         >>> totals = rows.key_by(initial=fn.col("user").str.slice(0, 1)).window(fn.EndOfInput()).agg(n=fn.count())
         """
+        return self._keyed_by("key_by", columns, named)
+
+    def group_by(self, *columns: str | Expr, **named: Any) -> rows.GroupedRows:
+        """Group rows, for one result for each group when the input ends.
+
+        The input has to end. For results of an endless stream, use windows: ``key_by(...).window(...)``.
+
+        Parameters
+        ----------
+        *columns, **named
+            The key, as for `key_by`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> sales = env.from_arrow(pa.table({"shop": ["x", "y", "x"], "price": [1.5, 2.0, 0.5]}))
+        >>> totals = sales.group_by("shop").agg(total=fn.sum("price")).collect()
+        >>> result = env.execute()
+        >>> totals.to_arrow().sort_by("shop").to_pylist()
+        [{'shop': 'x', 'total': 2.0}, {'shop': 'y', 'total': 2.0}]
+        """
+        return rows.GroupedRows(self._keyed_by("group_by", columns, named))
+
+    def _keyed_by(self, method: str, columns: tuple[str | Expr, ...], named: dict[str, Any]) -> rows.KeyedRows:
         if not columns and not named:
-            raise PlanError('key_by() needs names of columns or expressions, such as key_by("user")')
-        made = named_columns("key_by", columns, named)
+            raise PlanError(f'{method}() needs names of columns or expressions, such as {method}("user")')
+        made = named_columns(method, columns, named)
         keys = tuple(column["name"] for column in made)
         if len(set(keys)) < len(keys):
-            raise PlanError(f"key_by: the key has two columns of one name: {', '.join(map(repr, keys))}")
+            raise PlanError(f"{method}: the key has two columns of one name: {', '.join(map(repr, keys))}")
         computed = [column for column in made if column["value"] != {"column": column["name"]}]
         for column in computed:
             if column["name"] in self.columns:
                 raise PlanError(
-                    f"key_by: there is a column {column['name']!r} already, which aggregates may want: call the key "
-                    "otherwise, as in key_by(x=...)"
+                    f"{method}: there is a column {column['name']!r} already, which aggregates may want: call the key "
+                    f"otherwise, as in {method}(x=...)"
                 )
-        keyed = self._project("key_by", [{"with_columns": computed}]) if computed else self
+        keyed = self._project(method, [{"with_columns": computed}]) if computed else self
         checked(_flownet.rows_after_agg, keyed._schema, list(keys), [], None)
         return rows.KeyedRows(keyed, keys)
 
@@ -468,7 +493,7 @@ class Rows(RowSinks, ToThisProcess):
                     f"{name}() is of streams of objects: rows.to_objects().{name}(...) has a record for each row; "
                     "map_batches() calls a function with many rows at a time"
                 )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise no_attribute("Rows", name)
 
     @staticmethod
     def _of_records(env: DataflowOwner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:

@@ -17,6 +17,7 @@ from ..api.rich_functions import FilterFunction, FlatMapFunction, MapFunction
 from ..api.watermark import WatermarkStrategy, at_end_of_input
 from ..api.window import WindowAssigner
 from ..errors import PlanError
+from ..internal.foreign_names import no_attribute
 from ..internal import config
 from ..planning.dataflow import Origin, lacks_order
 from ..planning.graph import FlowControl, PartitionerName
@@ -499,7 +500,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
                     f"{name}() works by key: call key_by() before it, such as .key_by(lambda record: 0).{name}(...) to "
                     "take all records together"
                 )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise no_attribute(type(self).__name__, name)
 
     def _spread(self, partitioner: PartitionerName, function: object = None) -> tuple[Origin, ...]:
         return tuple(replace(origin, partitioner=partitioner, function=function) for origin in self._origins)

@@ -162,7 +162,7 @@ AGGREGATES: dict[str, tuple[fn.rows.Aggregate, pl.Expr]] = {
     **{f"first_{c}": (fn.first(c), pl.col(c).drop_nulls().first()) for c in VALUES},
     **{f"last_{c}": (fn.last(c), pl.col(c).drop_nulls().last()) for c in VALUES},
     # There are too few for estimates.
-    **{f"distinct_{c}": (fn.count_distinct(c), pl.col(c).drop_nulls().n_unique()) for c in VALUES},
+    **{f"distinct_{c}": (fn.approx_count_distinct(c), pl.col(c).drop_nulls().n_unique()) for c in VALUES},
     # No row has a time: lists are in the order of values.
     **{f"all_{c}": (fn.collect(c), pl.col(c).drop_nulls().sort()) for c in VALUES},
     "sum_c": (fn.sum("c"), pl.col("c").sum()),
@@ -210,7 +210,7 @@ def test_quantiles_are_near_those_of_polars(values: list[float | None], kind: pa
     table = pa.table({"key": pa.array([1] * len(values), pa.int64()), "value": pa.array(values, kind)})
     env = fn.Environment()
     windowed = env.from_arrow(table.to_reader(max_chunksize=7)).key_by("key").window(fn.EndOfInput())
-    collected = windowed.agg(**{f"q{q}": fn.quantile("value", q) for q in QUANTILES}).collect()
+    collected = windowed.agg(**{f"q{q}": fn.approx_quantile("value", q) for q in QUANTILES}).collect()
     env.execute(workers=0)
     for row in collected.to_arrow().to_pylist():
         of_polars = pl.Series(table["value"])
@@ -231,7 +231,7 @@ def test_sketches_are_the_same_whatever_parallelism_and_batches() -> None:
         table = pa.table({"key": [n % 2 for n in range(len(values))], "value": sorted(values)})
         rows = env.from_arrow(table.to_reader(max_chunksize=batch)).rebalance().select("key", "value")
         results = rows.key_by("key").window(fn.EndOfInput())
-        counted = results.agg(p99=fn.quantile("value", 0.99), values=fn.count_distinct("value")).collect()
+        counted = results.agg(p99=fn.approx_quantile("value", 0.99), values=fn.approx_count_distinct("value")).collect()
         env.execute(workers=0)
         found.add(tuple(sorted(tuple(row.values()) for row in counted.to_arrow().to_pylist())))
     (rows_found,) = found
@@ -272,7 +272,7 @@ def test_a_collected_list_may_be_longer_than_a_buffer() -> None:
 @pytest.mark.parametrize("q", [-0.1, 1.5, float("nan"), "0.5", True])
 def test_a_quantile_is_between_0_and_1(q: Any) -> None:
     with pytest.raises(PlanError, match=r"quantile\(q=.*must be a number from 0 to 1"):
-        fn.quantile("value", q)
+        fn.approx_quantile("value", q)
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -253,7 +253,7 @@ def aggregates() -> tuple[dict[str, Any], dict[str, pl.Expr], list[str]]:
         theirs |= {f"min_{name}": pl.col(name).min(), f"max_{name}": pl.col(name).max()}
         sql += [sql_extreme("min", name), sql_extreme("max", name)]
     for name in COUNTED:
-        ours[f"n_{name}"] = fn.count_distinct(name)
+        ours[f"n_{name}"] = fn.approx_count_distinct(name)
         theirs[f"n_{name}"] = pl.col(name).drop_nulls().n_unique()
         sql.append(f"count(distinct {name})")
     for name in SUMMED:

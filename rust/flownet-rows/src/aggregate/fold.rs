@@ -349,8 +349,8 @@ mod tests {
 
     const FUNCTIONS: [Function; 12] = [
         Function::Count,
-        Function::CountDistinct,
-        Function::Quantile(0.9),
+        Function::ApproxCountDistinct,
+        Function::ApproxQuantile(0.9),
         Function::Collect,
         Function::Sum,
         Function::Mean,
@@ -375,8 +375,8 @@ mod tests {
             Aggregate { name, function, input }
         };
         let numbers = ["i", "x"].into_iter().flat_map(|column| FUNCTIONS.map(|function| of(function, column)));
-        use Function::{Collect, Count, CountDistinct, First, Last, Max, Min};
-        let texts = [Count, CountDistinct, Collect, Min, Max, First, Last];
+        use Function::{ApproxCountDistinct, Collect, Count, First, Last, Max, Min};
+        let texts = [Count, ApproxCountDistinct, Collect, Min, Max, First, Last];
         let decimals = FUNCTIONS.map(|function| of(function, "d"));
         numbers.chain(texts.map(|function| of(function, "s"))).chain(decimals).collect()
     }
@@ -512,7 +512,7 @@ mod tests {
         fn what_grows_is_no_longer_than_was_said(rows in rows()) {
             let (batch, times) = batch(&rows);
             for aggregate in aggregates() {
-                let grows = matches!(aggregate.function, Function::CountDistinct | Function::Quantile(_) | Function::Collect);
+                let grows = matches!(aggregate.function, Function::ApproxCountDistinct | Function::ApproxQuantile(_) | Function::Collect);
                 let aggregations = bound(vec![aggregate.clone()]);
                 let mut groups = Groups::new(&aggregations);
                 groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times::of_ms(&times));

@@ -42,7 +42,7 @@ pub enum Function {
     /// Number of values.
     Count,
     /// Number of distinct values.
-    CountDistinct,
+    ApproxCountDistinct,
     /// Sum.
     Sum,
     /// Arithmetic mean.
@@ -60,7 +60,7 @@ pub enum Function {
     /// Sample standard deviation.
     Std,
     /// Approximate quantile: the value that this share of the values does not exceed.
-    Quantile(f64),
+    ApproxQuantile(f64),
     /// List of all values, ordered by time.
     Collect,
 }
@@ -134,7 +134,7 @@ impl Function {
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
-            Self::CountDistinct => "count_distinct",
+            Self::ApproxCountDistinct => "approx_count_distinct",
             Self::Sum => "sum",
             Self::Mean => "mean",
             Self::Min => "min",
@@ -143,7 +143,7 @@ impl Function {
             Self::Last => "last",
             Self::Var => "var",
             Self::Std => "std",
-            Self::Quantile(_) => "quantile",
+            Self::ApproxQuantile(_) => "approx_quantile",
             Self::Collect => "collect",
         }
     }
@@ -154,7 +154,7 @@ impl Function {
         let is_number = data_type.is_numeric() && !is_decimal && *data_type != DataType::Float16;
         match self {
             Self::Count => Ok((DataType::Int64, false)),
-            Self::CountDistinct if PhysicalType::of(data_type).is_some() => Ok((DataType::Int64, false)),
+            Self::ApproxCountDistinct if PhysicalType::of(data_type).is_some() => Ok((DataType::Int64, false)),
             Self::Sum if *data_type == DataType::UInt64 => Ok((DataType::UInt64, false)),
             Self::Sum if data_type.is_floating() => Ok((DataType::Float64, false)),
             Self::Sum if is_number || matches!(data_type, DataType::Boolean) => Ok((DataType::Int64, false)),
@@ -167,15 +167,15 @@ impl Function {
             Self::Mean if is_number || is_decimal || matches!(data_type, DataType::Boolean) => {
                 Ok((DataType::Float64, true))
             }
-            Self::Var | Self::Std | Self::Quantile(_) if is_number || is_decimal => Ok((DataType::Float64, true)),
-            Self::Mean | Self::Var | Self::Std | Self::Quantile(_) => Err("numbers"),
+            Self::Var | Self::Std | Self::ApproxQuantile(_) if is_number || is_decimal => Ok((DataType::Float64, true)),
+            Self::Mean | Self::Var | Self::Std | Self::ApproxQuantile(_) => Err("numbers"),
             Self::Collect if PhysicalType::of(data_type).is_some() => {
                 Ok((DataType::List(Arc::new(Field::new_list_field(data_type.clone(), true))), false))
             }
             Self::Min | Self::Max | Self::First | Self::Last if PhysicalType::of(data_type).is_some() => {
                 Ok((data_type.clone(), true))
             }
-            Self::CountDistinct | Self::Collect | Self::Min | Self::Max | Self::First | Self::Last => {
+            Self::ApproxCountDistinct | Self::Collect | Self::Min | Self::Max | Self::First | Self::Last => {
                 Err("numbers, bools, texts, bytes and times")
             }
         }
@@ -209,7 +209,7 @@ impl Aggregation {
         let input = expression.bind(schema)?;
         let data_type = input.data_type();
         let text = match function {
-            Function::Quantile(q) => format!("{name} = {shown}({expression}, {q})"),
+            Function::ApproxQuantile(q) => format!("{name} = {shown}({expression}, {q})"),
             _ => format!("{name} = {shown}({expression})"),
         };
         let output = function.output(data_type).and_then(|output| {
@@ -229,7 +229,7 @@ impl Aggregation {
             _ => Kind::of(*function, lane),
         };
         let kept = match (function, data_type) {
-            (Function::Count | Function::Var | Function::Std | Function::Quantile(_), _) => shown.to_owned(),
+            (Function::Count | Function::Var | Function::Std | Function::ApproxQuantile(_), _) => shown.to_owned(),
             (_, DataType::Decimal128(_, scale)) => format!("{shown} of decimals with {scale} digits"),
             _ => format!("{shown} of {}", lane.name()),
         };
@@ -304,7 +304,8 @@ impl std::fmt::Debug for Kind {
 impl Kind {
     fn of(function: Function, lane: PhysicalType) -> Self {
         use Function::{
-            Collect, Count as Counted, CountDistinct, First, Last, Max, Mean as Average, Min, Quantile, Std, Sum, Var,
+            ApproxCountDistinct, ApproxQuantile, Collect, Count as Counted, First, Last, Max, Mean as Average, Min,
+            Std, Sum, Var,
         };
         use PhysicalType::{Bytes, Decimal, Float, Int, Unsigned};
         match (function, lane) {
@@ -313,17 +314,17 @@ impl Kind {
                 one: Box::new(SingleInput::<Count>::NEW),
                 only_counts: true,
             },
-            (CountDistinct, Int) => Self::ints::<Distinct>(),
-            (CountDistinct, Unsigned) => Self::unsigned::<Distinct>(),
-            (CountDistinct, Decimal) => Self::decimals::<Distinct>(),
-            (CountDistinct, Float) => Self::floats::<Distinct>(),
-            (CountDistinct, Bytes) => Self::bytes::<Distinct>(),
+            (ApproxCountDistinct, Int) => Self::ints::<Distinct>(),
+            (ApproxCountDistinct, Unsigned) => Self::unsigned::<Distinct>(),
+            (ApproxCountDistinct, Decimal) => Self::decimals::<Distinct>(),
+            (ApproxCountDistinct, Float) => Self::floats::<Distinct>(),
+            (ApproxCountDistinct, Bytes) => Self::bytes::<Distinct>(),
             (Collect, Int) => Self::ints::<CollectedValues<i64>>(),
             (Collect, Unsigned) => Self::unsigned::<CollectedValues<u64>>(),
             (Collect, Decimal) => Self::decimals::<CollectedValues<i128>>(),
             (Collect, Float) => Self::floats::<CollectedValues<f64>>(),
             (Collect, Bytes) => Self::bytes::<CollectedValues<Box<[u8]>>>(),
-            (Quantile(q), lane) => Self {
+            (ApproxQuantile(q), lane) => Self {
                 make: || Box::new(CellsOf(Vec::<Buckets>::new(), AsFloats)),
                 one: Box::new(QuantileOf { q, are_whole: matches!(lane, Int | Unsigned) }),
                 only_counts: false,
