@@ -5,17 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use flownet_cluster::plan::Plan;
 use flownet_cluster::{ClusterError, UserMetric, WorkerIdentity};
-use flownet_rows::RowsChain;
 use flownet_runtime::deploy::{Harness, HarnessStop};
 use flownet_runtime::operator::StateKind;
 use flownet_runtime::snapshot::StatePart;
 use flownet_runtime::time::Clock;
 use flownet_runtime::window::Window;
-use flownet_runtime::{Chain, MetricsSnapshot, TaskError};
+use flownet_runtime::{MetricsSnapshot, TaskChain, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::chain::{Objects, PythonChain, PythonChainFactory};
+use crate::chain::{Objects, PythonChainFactory, PythonFormat};
 use crate::convert::to_dict;
 use crate::errors;
 use crate::graph::{PyEdge, PyOperator, dataflow};
@@ -23,7 +22,7 @@ use crate::settings::job_settings;
 
 /// The tasks of a job, which take their steps when they are told to.
 #[pyclass(frozen, name = "Harness", module = "flownet._flownet")]
-pub(crate) struct PyHarness(Mutex<Option<Harness<dyn InspectableChain>>>);
+pub(crate) struct PyHarness(Mutex<Option<Harness>>);
 
 /// What operators of a harness kept, for another one to begin with.
 #[pyclass(frozen, name = "HarnessState", module = "flownet._flownet")]
@@ -38,7 +37,7 @@ type PyTimer<'py> = (String, &'static str, i64, Option<Bound<'py, PyAny>>, Optio
 impl PyHarness {
     /// Locks the harness. Functions run under the lock, so one that calls its own harness would wait for
     /// itself.
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Harness<dyn InspectableChain>>>> {
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Harness>>> {
         match self.0.try_lock() {
             Ok(held) => Ok(held),
             Err(TryLockError::Poisoned(held)) => Ok(held.into_inner()),
@@ -49,11 +48,7 @@ impl PyHarness {
     }
 
     /// Takes steps. A failed step ends the harness: open operators are closed, and nothing runs any more.
-    fn drive(
-        &self,
-        py: Python<'_>,
-        steps: impl FnOnce(&mut Harness<dyn InspectableChain>) -> Result<(), HarnessStop>,
-    ) -> PyResult<()> {
+    fn drive(&self, py: Python<'_>, steps: impl FnOnce(&mut Harness) -> Result<(), HarnessStop>) -> PyResult<()> {
         let mut held = self.lock(py)?;
         let Some(harness) = held.as_mut() else { return Err(closed(py)) };
         let Err(stopped) = steps(harness) else { return Ok(()) };
@@ -61,11 +56,7 @@ impl PyHarness {
         Err(failed(py, stopped))
     }
 
-    fn look<R>(
-        &self,
-        py: Python<'_>,
-        look: impl FnOnce(&mut Harness<dyn InspectableChain>) -> PyResult<R>,
-    ) -> PyResult<R> {
+    fn look<R>(&self, py: Python<'_>, look: impl FnOnce(&mut Harness) -> PyResult<R>) -> PyResult<R> {
         match self.lock(py)?.as_mut() {
             Some(harness) => look(harness),
             None => Err(closed(py)),
@@ -96,10 +87,10 @@ impl PyHarness {
         };
         let mut tasks = Vec::with_capacity(plan.tasks.len());
         for task in plan.tasks {
-            let chain: Box<dyn InspectableChain> = if flownet_rows::is_of_rows(&task.spec) {
-                Box::new(factory.rows_chain(&task.spec).map_err(refused)?)
+            let chain: TaskChain = if flownet_rows::is_of_rows(&task.spec) {
+                factory.rows_chain(&task.spec).map_err(refused)?.into()
             } else {
-                Box::new(factory.chain(py, &task.spec).map_err(refused)?)
+                factory.chain(py, &task.spec).map_err(refused)?.into()
             };
             tasks.push((task.spec, chain));
         }
@@ -206,32 +197,12 @@ impl Drop for PyHarness {
 /// State of an operator.
 type ChainInspection<'py> = flownet_runtime::operator::Inspection<Bound<'py, PyAny>, Bound<'py, PyAny>>;
 
-/// A chain that exposes the state of its operators.
-trait InspectableChain: Chain {
-    /// Adds the state of each operator, with its name.
-    fn look<'py>(&self, py: Python<'py>, all: &mut Vec<(String, ChainInspection<'py>)>) -> Result<(), TaskError>;
-}
-
-impl InspectableChain for PythonChain {
-    fn look<'py>(&self, py: Python<'py>, all: &mut Vec<(String, ChainInspection<'py>)>) -> Result<(), TaskError> {
-        self.inspect(py, |info, found| all.push((info.name().to_owned(), found)))
-    }
-}
-
-/// State of rows does not consist of objects.
-impl InspectableChain for RowsChain {
-    fn look<'py>(&self, _: Python<'py>, _: &mut Vec<(String, ChainInspection<'py>)>) -> Result<(), TaskError> {
-        Ok(())
-    }
-}
-
-fn looked<'py>(
-    py: Python<'py>,
-    harness: &mut Harness<dyn InspectableChain>,
-) -> PyResult<Vec<(String, ChainInspection<'py>)>> {
+/// The state of all operators with their names. State of rows does not consist of objects.
+fn looked<'py>(py: Python<'py>, harness: &Harness) -> PyResult<Vec<(String, ChainInspection<'py>)>> {
     let mut all = Vec::new();
-    for (spec, chain) in harness.chains() {
-        chain.look(py, &mut all).map_err(|error| {
+    for (spec, chain) in harness.chains::<PythonFormat>() {
+        let inspected = chain.inspect(py, |info, found| all.push((info.name().to_owned(), found)));
+        inspected.map_err(|error| {
             let (subtask, parallelism) = (spec.subtask, spec.parallelism);
             failed(py, HarnessStop { task: spec.name.clone(), subtask, parallelism, error })
         })?;

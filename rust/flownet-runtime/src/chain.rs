@@ -1,207 +1,19 @@
-//! The contract between the task loop and the operators that it runs.
+//! The contract between a task and the operators that it runs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use flownet_core::{CustomEvent, Round};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TaskError;
 use crate::flame::Stacks;
-use crate::input::InputBatch;
 use crate::mailbox::{CancelToken, Mailbox, TaskWaker};
 use crate::metrics::TaskMetrics;
-use crate::outputs::Outputs;
-use crate::snapshot::{IsOver, RestoredPart, WrittenState};
-use crate::source::RateLimit;
+use crate::operator::{OperatorChain, RecordFormat};
 use crate::spec::{StateBackend, TaskSpec};
 use crate::state::KeyGroupRange;
-use crate::state_stats::StateStats;
-use crate::time::{TimeSignal, WallClock};
-
-/// All operators of one task, fused: records between them are never serialised.
-///
-/// The task thread makes all calls, one at a time. It calls `open` first, then `restore` if there is state to load.
-/// Then it calls any mix of `process` (tasks with inputs) or `poll_source` (tasks without), `on_time`, `on_custom`,
-/// `on_timer` and `on_arrived`. If the input reached its own end and was not stopped without draining, `on_time`
-/// follows for [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS). If the input ended at all, `commit` follows. `close`
-/// comes last, always. After a call that returns an error, only `close` follows. Exceptions are `snapshot` and
-/// `write_on`, whose errors only fail their checkpoint.
-///
-/// In a job with checkpoints, `snapshot` may be called at any time between `open` and `close`, between two records.
-/// After each snapshot the chain learns, at once or later, whether its checkpoint completed.
-///
-/// Calls should be bounded: cancels and timers are checked between them.
-pub trait Chain: Send {
-    /// Prepares the operators. State and timers start empty.
-    fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError>;
-
-    /// Processes the records that have arrived: `while let Some((input, record)) = input.next()? { ... }`.
-    ///
-    /// Records left in the batch come again with the next call.
-    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        let _ = (input, out);
-        Err(TaskError::Config("a chain without process() was given an input".into()))
-    }
-
-    /// Emits some records. Called only while the outputs are available. After each record it should call
-    /// [`Outputs::spend`] to find out whether that was enough. Records beyond that count as a debt.
-    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
-        let _ = out;
-        Err(TaskError::Config("a chain without poll_source() was given no input".into()))
-    }
-
-    /// Adds splits for the source, as its operator encodes them. The source skips those that it knows.
-    fn add_splits(&mut self, splits: &Arc<[u8]>) {
-        let _ = splits;
-    }
-
-    /// The rate limit of a source, as set by the job's author. Called once, before the first poll.
-    fn rate_limit(&self) -> Option<RateLimit> {
-        None
-    }
-
-    /// Handles the event time of all inputs together, at `now_ms` of the wall clock. The chain sends it to its outputs,
-    /// after the output that it causes. At the end of time, wall-clock timers fire too, so that nothing is lost.
-    fn on_time(&mut self, signal: TimeSignal, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
-        let _ = now_ms;
-        out.tell_time_to_all(signal)
-    }
-
-    /// Handles an event that the upstream chain [sent](Outputs::send_custom), in its place among the records of its
-    /// channel.
-    fn on_custom(&mut self, event: &CustomEvent, out: &mut Outputs) -> Result<(), TaskError> {
-        let _ = (event, out);
-        Ok(())
-    }
-
-    /// Handles a round that has arrived on all inputs within an iteration. The chain sends it to its outputs within the
-    /// iteration, after the output of the records before it.
-    fn on_round(&mut self, round: Round, out: &mut Outputs) -> Result<(), TaskError> {
-        let _ = (round, out);
-        Ok(())
-    }
-
-    /// The input has ended, with `drain` if it reached its own end. If the chain has ended too, it returns its own
-    /// `drain`: false if it leaves work to the run that resumes the job. Otherwise it waits for its waker, and the task
-    /// calls this again after each call of the waker.
-    fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<Option<bool>, TaskError> {
-        let _ = (now_ms, out);
-        Ok(Some(drain))
-    }
-
-    /// The time at which it wants `on_timer` next, in milliseconds of wall-clock time since the epoch.
-    ///
-    /// Called once per batch, so it must be cheap.
-    fn next_timer_ms(&self) -> Option<i64> {
-        None
-    }
-
-    /// Wall-clock time has reached `next_timer_ms`. Fires everything due at `now_ms`.
-    fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
-        let _ = (now_ms, out);
-        Ok(())
-    }
-
-    /// Loads the state of its operators, and skips that of others.
-    fn restore(&mut self, parts: &[RestoredPart]) -> Result<(), TaskError> {
-        let _ = parts;
-        Ok(())
-    }
-
-    /// Writes all state of the operators, and prepares the output that sinks commit with this checkpoint. It may build
-    /// on the complete checkpoint `base`. Large state may be [written later](Self::write_on).
-    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<WrittenState, TaskError> {
-        let _ = (checkpoint_id, base);
-        Ok(WrittenState::default())
-    }
-
-    /// Returns true if part of the snapshot is yet to be written.
-    fn is_writing(&self) -> bool {
-        false
-    }
-
-    /// Continues to write the last snapshot, which is of this checkpoint, until all is written or `is_over` ends this
-    /// turn. Returns the parts to add to the snapshot. An error only fails the checkpoint.
-    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<WrittenState, TaskError> {
-        let _ = (checkpoint_id, is_over);
-        Ok(WrittenState::default())
-    }
-
-    /// The state stats of the operators, and the lag of the source. Called after `open`, and from time to time between
-    /// two batches.
-    fn tally(&self) -> StateStats {
-        StateStats::default()
-    }
-
-    /// The data that is needed to decode records on their way to or from the chain, for a checkpoint that overtakes
-    /// them.
-    fn medium(&mut self) -> Result<Vec<Vec<u8>>, TaskError> {
-        Ok(Vec::new())
-    }
-
-    /// Restores one item of [`medium`](Self::medium), before any record that needs it.
-    fn learn(&mut self, kept: &[u8]) -> Result<(), TaskError> {
-        let _ = kept;
-        Ok(())
-    }
-
-    /// The checkpoint is complete: sinks commit the output that they prepared for it and for earlier ones.
-    fn complete(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
-        let _ = checkpoint_id;
-        Ok(())
-    }
-
-    /// The checkpoint will never complete. The output that was prepared for it belongs to the next one, and no more is
-    /// written for it.
-    fn abort(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
-        let _ = checkpoint_id;
-        Ok(())
-    }
-
-    /// The input that the task awaits. A chain that is full because of its own records then takes input in between.
-    fn await_input(&mut self, awaited: AwaitedInput) {
-        let _ = awaited;
-    }
-
-    /// Returns true if it takes no more records for now, because its operators wait for something outside the exchange.
-    /// The task then neither reads its input nor polls its source.
-    ///
-    /// Called once per batch, so it must be cheap.
-    fn is_full(&self) -> bool {
-        false
-    }
-
-    /// Sets the event time up to which the source may read, because of the sources that it is aligned with.
-    fn align(&mut self, limit_ms: i64) {
-        let _ = limit_ms;
-    }
-
-    /// Returns true if the source has read past that time. The task does not poll it then.
-    ///
-    /// Called once per poll, so it must be cheap.
-    fn is_ahead(&self) -> bool {
-        false
-    }
-
-    /// The [`TaskWaker`] was called: emits records that have arrived, at `now_ms` of the wall clock.
-    fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
-        let _ = (now_ms, out);
-        Ok(())
-    }
-
-    /// The last record has been processed: sinks commit their output.
-    fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
-        let _ = out;
-        Ok(())
-    }
-
-    /// Releases the resources that `open` acquired. Called once, after success or failure. An error fails a task that
-    /// has not failed yet, because a sink may write its last bytes here.
-    fn close(&mut self) -> Result<(), TaskError> {
-        Ok(())
-    }
-}
+use crate::task::{ManualTask, Task, TaskSetup};
+use crate::time::WallClock;
 
 /// The input that a task awaits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,10 +40,68 @@ pub enum SourceStatus {
     Finished,
 }
 
+/// The operators of one task, of any record format.
+pub struct TaskChain(Box<dyn AnyChain>);
+
+impl TaskChain {
+    /// Runs the operators as a task, on this thread. See [`Task::run`].
+    pub(crate) fn run(
+        self,
+        setup: TaskSetup,
+        name: &str,
+        on_failure: impl FnOnce(&TaskError, bool),
+    ) -> Result<(), TaskError> {
+        let mut on_failure = Some(on_failure);
+        self.0.run(setup, name, &mut |error, has_run| {
+            if let Some(on_failure) = on_failure.take() {
+                on_failure(error, has_run);
+            }
+        })
+    }
+
+    /// Returns a task that its owner runs step by step.
+    pub(crate) fn into_manual(self, setup: TaskSetup) -> Box<dyn ManualTask> {
+        self.0.into_manual(setup)
+    }
+}
+
+impl<M: RecordFormat> From<OperatorChain<M>> for TaskChain {
+    fn from(chain: OperatorChain<M>) -> Self {
+        Self(Box::new(chain))
+    }
+}
+
+/// A chain whose record format is not known: one process runs tasks of several.
+trait AnyChain: Send {
+    fn run(
+        self: Box<Self>,
+        setup: TaskSetup,
+        name: &str,
+        on_failure: &mut dyn FnMut(&TaskError, bool),
+    ) -> Result<(), TaskError>;
+
+    fn into_manual(self: Box<Self>, setup: TaskSetup) -> Box<dyn ManualTask>;
+}
+
+impl<M: RecordFormat> AnyChain for OperatorChain<M> {
+    fn run(
+        self: Box<Self>,
+        setup: TaskSetup,
+        name: &str,
+        on_failure: &mut dyn FnMut(&TaskError, bool),
+    ) -> Result<(), TaskError> {
+        Task::new(*self, setup).run(name, on_failure)
+    }
+
+    fn into_manual(self: Box<Self>, setup: TaskSetup) -> Box<dyn ManualTask> {
+        Box::new(Task::new(*self, setup))
+    }
+}
+
 /// Builds the chain of a task, on the worker that runs it.
 pub trait ChainFactory: Send + Sync {
     /// Builds the operators of `task`.
-    fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError>;
+    fn build(&self, task: &TaskSpec) -> Result<TaskChain, TaskError>;
 
     /// Returns the reader of a running task's stacks, by its number. `None` if its functions have no readable stacks.
     /// Called on the thread that reads them.

@@ -1,17 +1,17 @@
 //! Task loop, operator chains, keyed state, timers and sources of flownet.
 //!
-//! A *task* is one thread that runs one [`Chain`] of operators. It reads data that has arrived at its gate and passes
+//! A *task* is one thread that runs one [`TaskChain`]: its operators. It reads data that has arrived at its gate and passes
 //! it to the chain, which emits into the task's [`Outputs`]. The runtime depends on no operator language and on no
 //! socket: chains come from a [`ChainFactory`], the exchange from flownet-core and flownet-net. The module [`operator`]
 //! contains the parts of operators that do not depend on the record format.
 //!
-//! Start reading at [`spec`] (a task as data), then [`Chain`] (the operators inside a task), [`deploy`] (assembly and
+//! Start reading at [`spec`] (a task as data), then [`OperatorChain`](operator::OperatorChain) (the operators inside a task), [`deploy`] (assembly and
 //! start of a task), and `task` (the loop itself).
 //!
 //! ```text
 //! TaskSpec + NetworkEnvironment --prepare--> PreparedTask --connect--> --start--> TaskHandle
 //!                                                                          |
-//!                                          mail, timers, InputBatch -> Chain -> Outputs
+//!                                          mail, timers, InputBatch -> OperatorChain -> Outputs
 //! ```
 #![forbid(unsafe_code)]
 
@@ -51,10 +51,9 @@ mod processor;
 mod root_cause;
 mod task;
 
-pub use self::chain::{AwaitedInput, Chain, ChainFactory, GarbageCollections, SourceStatus, TaskContext};
+pub use self::chain::{AwaitedInput, ChainFactory, GarbageCollections, SourceStatus, TaskChain, TaskContext};
 pub use self::deploy::{BufferNeed, Harness, PreparedTask, TaskHandle, buffers_needed};
 pub use self::error::{ExchangeFailure, ExchangeFailureKind, OperatorFailure, TaskError};
-pub use self::input::InputBatch;
 pub use self::inspection::TaskInspection;
 pub use self::mailbox::CancelToken;
 pub use self::metrics::{EventTimeSnapshot, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, TaskMetrics};

@@ -142,8 +142,8 @@ pub struct TaskWaker {
 }
 
 impl TaskWaker {
-    /// Wakes the task, which then calls [`Chain::on_arrived`](crate::Chain::on_arrived). Call it once for everything
-    /// that has arrived since the operator last checked.
+    /// Wakes the task, which then calls [`on_arrived`](crate::operator::WaitingOperator::on_arrived) of its operators.
+    /// Call it once for everything that has arrived since the operator last checked.
     pub fn ring(&self) {
         self.mailbox.post(Mail::Arrived);
     }

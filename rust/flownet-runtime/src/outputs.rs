@@ -61,8 +61,8 @@ impl Outputs {
         }
     }
 
-    /// Sends a custom event of the chain to every reader of an output, after the records so far. It reaches their
-    /// chains as [`Chain::on_custom`](crate::Chain::on_custom), costs no credit and is never dropped.
+    /// Sends a custom event to every reader of an output, after the records so far. It reaches them as
+    /// [`RecordFormat::on_custom`](crate::operator::RecordFormat::on_custom), costs no credit and is never dropped.
     pub fn send_custom(&mut self, output: usize, event: CustomEvent) -> Result<(), TaskError> {
         self.wait()?;
         Ok(self.writers[output].broadcast_event(&Event::Custom(event))?)

@@ -23,6 +23,7 @@
 //!   is closed.
 
 mod checkpoints;
+mod manual;
 mod markers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,12 +36,14 @@ use flownet_core::partition::PartitionHandle;
 use flownet_memory::BufferPool;
 use flownet_net::{Inlets, ThreadParker};
 
-pub(crate) use self::checkpoints::PendingSnapshot;
+use self::checkpoints::PendingSnapshot;
+pub(crate) use self::manual::{ManualTask, TurnOutcome};
 pub(crate) use self::markers::Markers;
-use crate::chain::{AwaitedInput, Chain, SourceStatus, TaskContext};
+use crate::chain::{AwaitedInput, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::{Arrival, Signal, TaskInput};
 use crate::mailbox::{Mail, Mailbox};
+use crate::operator::{OperatorChain, RecordFormat};
 use crate::outputs::Outputs;
 use crate::snapshot::{CheckpointContext, Edges, Progress};
 use crate::source::Turn;
@@ -51,9 +54,48 @@ use crate::time_accounting::TimeState;
 const MAX_TIMER_SLEEP: Duration = Duration::from_secs(1);
 
 /// One task on its own thread.
-pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
+pub(crate) struct Task<M: RecordFormat> {
+    cx: TaskContext,
+    chain: OperatorChain<M>,
+    /// `None` for a source.
+    input: Option<TaskInput>,
+    /// The connections that bring the input.
+    inlets: Arc<Inlets>,
+    outputs: Outputs,
+    output_pools: Vec<Arc<BufferPool>>,
+    partitions: Vec<PartitionHandle>,
+    mailbox: Mailbox,
+    parker: Arc<ThreadParker>,
+    started: Instant,
+    /// An operator's waker was called.
+    has_arrived: bool,
+    /// The input that is awaited. Records from outside the exchange must not delay it forever.
+    awaited: AwaitedInput,
+    /// The next turn reads the input.
+    is_inputs_turn: bool,
+    /// The source was asked to end. True if it drains, which also fires all pending timers.
+    source_end: Option<bool>,
+    /// `None` without checkpoints.
+    checkpointing: Option<CheckpointContext>,
+    /// Checkpoint progress, once the task runs.
+    progress: Option<Progress>,
+    /// Names of its channels in snapshots.
+    edges: Edges,
+    /// A snapshot of a checkpoint whose barriers have not all arrived.
+    taken: Option<PendingSnapshot>,
+    /// Latency markers, for a source that emits some.
+    markers: Option<Markers>,
+    /// No more data will arrive, but the chain still works on earlier data: `drain` of that end.
+    ending: Option<bool>,
+    /// The input has ended and the operators have finished: `drain` of that end.
+    ended: Option<bool>,
+    /// The operators are open and their state is restored.
+    has_run: bool,
+}
+
+/// Everything that a new task needs besides its chain.
+pub(crate) struct TaskSetup {
     pub(crate) cx: TaskContext,
-    pub(crate) chain: Box<C>,
     /// `None` for a source.
     pub(crate) input: Option<TaskInput>,
     /// The connections that bring the input.
@@ -63,31 +105,12 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) partitions: Vec<PartitionHandle>,
     pub(crate) mailbox: Mailbox,
     pub(crate) parker: Arc<ThreadParker>,
-    pub(crate) started: Instant,
-    /// An operator's waker was called.
-    pub(crate) has_arrived: bool,
-    /// The input that is awaited. Records from outside the exchange must not delay it forever.
-    pub(crate) awaited: AwaitedInput,
-    /// The next turn reads the input.
-    pub(crate) is_inputs_turn: bool,
-    /// The source was asked to end. True if it drains, which also fires all pending timers.
-    pub(crate) source_end: Option<bool>,
     /// `None` without checkpoints.
     pub(crate) checkpointing: Option<CheckpointContext>,
-    /// Checkpoint progress, once the task runs.
-    pub(crate) progress: Option<Progress>,
     /// Names of its channels in snapshots.
     pub(crate) edges: Edges,
-    /// A snapshot of a checkpoint whose barriers have not all arrived.
-    pub(crate) taken: Option<PendingSnapshot>,
     /// Latency markers, for a source that emits some.
     pub(crate) markers: Option<Markers>,
-    /// No more data will arrive, but the chain still works on earlier data: `drain` of that end.
-    pub(crate) ending: Option<bool>,
-    /// The input has ended and the operators have finished: `drain` of that end.
-    pub(crate) ended: Option<bool>,
-    /// The operators are open and their state is restored.
-    pub(crate) has_run: bool,
 }
 
 pub(crate) enum Step {
@@ -105,7 +128,37 @@ pub(crate) enum Step {
     End { drain: bool },
 }
 
-impl<C: Chain + ?Sized> Task<C> {
+impl<M: RecordFormat> Task<M> {
+    /// A task that has not begun.
+    pub(crate) fn new(chain: OperatorChain<M>, setup: TaskSetup) -> Self {
+        let TaskSetup { cx, input, inlets, outputs, output_pools, partitions, mailbox, parker, .. } = setup;
+        let TaskSetup { checkpointing, edges, markers, .. } = setup;
+        Self {
+            cx,
+            chain,
+            input,
+            inlets,
+            outputs,
+            output_pools,
+            partitions,
+            mailbox,
+            parker,
+            started: Instant::now(),
+            has_arrived: false,
+            awaited: AwaitedInput::Nothing,
+            is_inputs_turn: false,
+            source_end: None,
+            checkpointing,
+            progress: None,
+            edges,
+            taken: None,
+            markers,
+            ending: None,
+            ended: None,
+            has_run: false,
+        }
+    }
+
     /// Runs the task to its end and releases all its resources. Calls `on_failure` as soon as the task has failed, with
     /// true if its operators had started.
     pub(crate) fn run(mut self, name: &str, on_failure: impl FnOnce(&TaskError, bool)) -> Result<(), TaskError> {
@@ -175,7 +228,7 @@ impl<C: Chain + ?Sized> Task<C> {
     }
 
     /// Runs one turn of the loop, and continues to write a pending snapshot.
-    pub(crate) fn turn(&mut self) -> Result<Step, TaskError> {
+    fn turn(&mut self) -> Result<Step, TaskError> {
         let step = self.turn_around()?;
         if !self.is_writing() {
             return Ok(step);
@@ -249,7 +302,7 @@ impl<C: Chain + ?Sized> Task<C> {
     }
 
     /// Ends the outputs after the input has ended. Event time ends too if the input reached its own end.
-    pub(crate) fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
+    fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
         self.end_data(drain)?;
         self.switch(TimeState::Busy);
         self.chain.commit(&mut self.outputs)?;
@@ -422,7 +475,7 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    pub(crate) fn sleep(&mut self, state: TimeState, limit: Option<Duration>) {
+    fn sleep(&mut self, state: TimeState, limit: Option<Duration>) {
         if self.mailbox.has_mail() || limit.is_some_and(|limit| limit.is_zero()) {
             return;
         }

@@ -32,7 +32,7 @@ use flownet_core::PartitionId;
 use flownet_memory::{MemoryError, SegmentPool};
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{
-    Chain, ChainFactory, CheckpointContext, CheckpointOrder, CheckpointReport, PreparedTask, TaskError, TaskHandle,
+    ChainFactory, CheckpointContext, CheckpointOrder, CheckpointReport, PreparedTask, TaskChain, TaskError, TaskHandle,
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     log::{self, Log, Speaker},
@@ -116,7 +116,7 @@ struct RunningTask {
 /// Built task that waits for its peers.
 struct BuiltTask {
     prepared: PreparedTask,
-    chain: Box<dyn Chain>,
+    chain: TaskChain,
 }
 
 /// Ends and checkpoint reports of tasks, queued by their threads for the next poll.

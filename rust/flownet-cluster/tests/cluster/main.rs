@@ -3,6 +3,7 @@
 
 mod chains;
 mod failures;
+mod format;
 mod pools;
 mod rig;
 mod runs;

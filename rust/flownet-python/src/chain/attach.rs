@@ -215,7 +215,7 @@ pub(super) fn enter_threads(py: Python<'_>, threads: &ThreadsOfTask) -> PyResult
 pub(super) fn keep_thread() {
     KEPT.with(|kept| {
         // SAFETY: the interpreter is initialised (it has loaded this crate) and the thread is not attached:
-        // `Chain` methods attach and detach within themselves. `PyEval_SaveThread` needs the attachment that
+        // methods of `OperatorChain` attach and detach within themselves. `PyEval_SaveThread` needs the attachment that
         // `PyGILState_Ensure` has made.
         let (state, saved) = unsafe { (ffi::PyGILState_Ensure(), ffi::PyEval_SaveThread()) };
         kept.set(Some(KeptState { state, saved, listed: None }));

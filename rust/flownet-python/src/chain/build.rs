@@ -17,7 +17,7 @@ use flownet_runtime::spec::{
 };
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::watermark::SplitWatermarks;
-use flownet_runtime::{Chain, ChainFactory, GarbageCollections, TaskError};
+use flownet_runtime::{ChainFactory, GarbageCollections, TaskChain, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 
@@ -84,11 +84,11 @@ impl PythonChainFactory {
 }
 
 impl ChainFactory for PythonChainFactory {
-    fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError> {
+    fn build(&self, task: &TaskSpec) -> Result<TaskChain, TaskError> {
         if flownet_rows::is_of_rows(task) {
-            return Ok(Box::new(self.rows_chain(task)?));
+            return Ok(self.rows_chain(task)?.into());
         }
-        Ok(Box::new(Python::attach(|py| self.chain(py, task))?))
+        Ok(Python::attach(|py| self.chain(py, task))?.into())
     }
 
     fn garbage_collections(&self) -> GarbageCollections {

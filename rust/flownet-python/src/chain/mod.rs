@@ -1,4 +1,4 @@
-//! Runs Python operators as a [`Chain`](flownet_runtime::Chain) inside the tasks of a job.
+//! Runs Python operators as a [`TaskChain`](flownet_runtime::TaskChain) inside the tasks of a job.
 //!
 //! [`flownet_runtime::operator`] describes chains, and how records, event time and timers pass through them.
 //! Here records are Python objects (`record_format.rs`). They are encoded when they leave the task

@@ -11,7 +11,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use flownet_core::gate::InputGate;
 use flownet_core::partition::{PartitionHandle, ResultPartition};
@@ -21,17 +20,17 @@ use flownet_memory::{BufferPoolSettings, SegmentPool};
 use flownet_net::{Inlets, ThreadParker};
 
 use super::prepared::{check, full_name, selector};
-use crate::chain::{AwaitedInput, Chain, TaskContext};
+use crate::chain::{TaskChain, TaskContext};
 use crate::error::TaskError;
 use crate::input::{ChannelPlace, TaskInput};
 use crate::mailbox::Mailbox;
-use crate::metrics::MetricsSnapshot;
+use crate::metrics::{MetricsSnapshot, TaskMetrics};
+use crate::operator::{OperatorChain, RecordFormat};
 use crate::outputs::Outputs;
-use crate::snapshot::{Edges, RestoredPart, StatePart, WrittenState};
+use crate::snapshot::{Edges, RestoredPart, StatePart};
 use crate::spec::TaskSpec;
-use crate::task::{Step, Task, catching};
+use crate::task::{ManualTask, TaskSetup, TurnOutcome, catching};
 use crate::time::WallClock;
-use crate::time_accounting::TimeState;
 use crate::user_metrics::UserMetricSnapshot;
 
 /// Segments for data that was emitted and not yet read. They cost no memory until they are written.
@@ -39,18 +38,20 @@ const SEGMENTS: usize = 2048;
 const SEGMENT_BYTES: usize = 32 << 10;
 
 /// The tasks of a job on the caller's thread.
-pub struct Harness<C: Chain + ?Sized> {
-    seats: Vec<HarnessTask<C>>,
+pub struct Harness {
+    seats: Vec<HarnessTask>,
     clock: WallClock,
     /// Number of checkpoints so far.
     checkpoints: u64,
 }
 
 /// One task, and its state.
-struct HarnessTask<C: Chain + ?Sized> {
+struct HarnessTask {
     name: String,
     spec: TaskSpec,
-    task: Task<C>,
+    task: Box<dyn ManualTask>,
+    metrics: Arc<TaskMetrics>,
+    partitions: Vec<PartitionHandle>,
     gate: Option<Arc<InputGate>>,
     is_open: bool,
     has_ended: bool,
@@ -69,10 +70,10 @@ pub struct HarnessStop {
     pub error: TaskError,
 }
 
-impl<C: Chain + ?Sized> Harness<C> {
+impl Harness {
     /// The tasks of a whole job, upstream first, with their chains. All channels are between them. The clock
     /// shows `now_ms`.
-    pub fn new(tasks: Vec<(TaskSpec, Box<C>)>, now_ms: i64, max_record_bytes: usize) -> Result<Self, TaskError> {
+    pub fn new(tasks: Vec<(TaskSpec, TaskChain)>, now_ms: i64, max_record_bytes: usize) -> Result<Self, TaskError> {
         let segments = SegmentPool::new(SEGMENTS, SEGMENT_BYTES).map_err(ExchangeError::from)?;
         let clock = WallClock::by_hand(now_ms);
         let mut partitions = BTreeMap::new();
@@ -140,19 +141,19 @@ impl<C: Chain + ?Sized> Harness<C> {
         self.seats.iter().all(|seat| seat.has_ended)
     }
 
-    /// The tasks and their chains, in the order in which they were given.
-    pub fn chains(&mut self) -> impl Iterator<Item = (&TaskSpec, &mut C)> {
-        self.seats.iter_mut().map(|seat| (&seat.spec, seat.task.chain.as_mut()))
+    /// The tasks whose records have this format, and their chains, in the order in which they were given.
+    pub fn chains<M: RecordFormat>(&self) -> impl Iterator<Item = (&TaskSpec, &OperatorChain<M>)> {
+        self.seats.iter().filter_map(|seat| Some((&seat.spec, seat.task.chain().downcast_ref()?)))
     }
 
     /// Counters of the tasks, in the same order.
     pub fn metrics(&self) -> impl Iterator<Item = (&TaskSpec, MetricsSnapshot)> {
-        self.seats.iter().map(|seat| (&seat.spec, seat.task.cx.metrics.snapshot()))
+        self.seats.iter().map(|seat| (&seat.spec, seat.metrics.snapshot()))
     }
 
     /// Metrics of their functions, in the same order.
     pub fn user_metrics(&self) -> impl Iterator<Item = UserMetricSnapshot> {
-        self.seats.iter().flat_map(|seat| seat.task.cx.metrics.users().snapshot())
+        self.seats.iter().flat_map(|seat| seat.metrics.users().snapshot())
     }
 
     /// Closes open chains. Returns the first error.
@@ -167,14 +168,14 @@ impl<C: Chain + ?Sized> Harness<C> {
     /// Time of the next timer, if there is a later one.
     fn next_timer_ms(&self) -> Option<i64> {
         let waiting = self.seats.iter().filter(|seat| !seat.has_ended);
-        waiting.filter_map(|seat| seat.task.chain.next_timer_ms()).filter(|due_ms| *due_ms > self.now_ms()).min()
+        waiting.filter_map(|seat| seat.task.next_timer_ms()).filter(|due_ms| *due_ms > self.now_ms()).min()
     }
 }
 
-impl<C: Chain + ?Sized> HarnessTask<C> {
+impl HarnessTask {
     fn new(
         spec: TaskSpec,
-        chain: Box<C>,
+        chain: TaskChain,
         (segments, partitions): (&Arc<SegmentPool>, &mut BTreeMap<PartitionId, PartitionHandle>),
         clock: &WallClock,
         max_record_bytes: usize,
@@ -214,31 +215,21 @@ impl<C: Chain + ?Sized> HarnessTask<C> {
         let input = gate
             .as_ref()
             .map(|gate| TaskInput::new(Arc::clone(gate), &places, max_record_bytes, cancel, Arc::clone(&metrics)));
-        let task = Task {
+        let task = chain.into_manual(TaskSetup {
             cx,
-            chain,
             input,
             inlets,
             outputs,
             output_pools,
-            partitions: handles,
+            partitions: handles.clone(),
             mailbox,
             parker,
-            started: Instant::now(),
-            has_arrived: false,
-            awaited: AwaitedInput::Nothing,
-            is_inputs_turn: false,
-            source_end: None,
             checkpointing: None,
-            progress: None,
             edges: Edges::default(),
-            taken: None,
             markers: None,
-            ending: None,
-            ended: None,
-            has_run: false,
-        };
-        Ok(Self { name: full_name(&spec), spec, task, gate, is_open: false, has_ended: false })
+        });
+        let name = full_name(&spec);
+        Ok(Self { name, spec, task, metrics, partitions: handles, gate, is_open: false, has_ended: false })
     }
 
     fn connect(&self, partitions: &BTreeMap<PartitionId, PartitionHandle>) -> Result<(), TaskError> {
@@ -256,32 +247,16 @@ impl<C: Chain + ?Sized> HarnessTask<C> {
 
     fn open(&mut self, restored: &[RestoredPart]) -> Result<bool, TaskError> {
         self.is_open = true;
-        self.task.chain.open(&self.task.cx)?;
-        if !restored.is_empty() && !self.spec.is_source() {
-            self.task.chain.restore(restored)?;
-        }
+        self.task.open(if self.spec.is_source() { &[] } else { restored })?;
         Ok(true)
     }
 
-    /// Adds the state of the task. Transactions prepared for the checkpoint are committed, since nothing can
-    /// come between.
+    /// Adds the state of the task, unless it is a source or has ended.
     fn keep(&mut self, checkpoint_id: u64, all: &mut Vec<StatePart>) -> Result<bool, TaskError> {
         if self.spec.is_source() || self.has_ended {
             return Ok(false);
         }
-        let mut written = self.task.chain.snapshot(checkpoint_id, None)?;
-        while self.task.chain.is_writing() {
-            written.add(self.task.chain.write_on(checkpoint_id, &mut || false)?);
-        }
-        let WrittenState { parts, pieces } = written;
-        for pieces in pieces {
-            while let Some(part) = pieces.take()? {
-                all.push(part);
-            }
-        }
-        // State that is written in pieces precedes the parts.
-        all.extend(parts);
-        self.task.chain.complete(checkpoint_id)?;
+        self.task.keep(checkpoint_id, all)?;
         Ok(true)
     }
 
@@ -290,25 +265,14 @@ impl<C: Chain + ?Sized> HarnessTask<C> {
         if self.has_ended {
             return Ok(false);
         }
-        match self.task.turn()? {
-            Step::More | Step::Wait(Some(Duration::ZERO)) | Step::Held(Some(Duration::ZERO)) => Ok(true),
-            Step::Wait(_) | Step::Held(_) | Step::Align(_) => Ok(false),
-            // The event that it waits for arrives in real time.
-            Step::Await(limit) => {
-                self.task.sleep(TimeState::Awaiting, limit);
-                Ok(true)
-            }
-            Step::End { drain } => {
-                self.has_ended = true;
-                self.task.finish(drain)?;
-                Ok(true)
-            }
-        }
+        let turn = self.task.turn()?;
+        self.has_ended = turn == TurnOutcome::Ended;
+        Ok(turn != TurnOutcome::Waiting)
     }
 
     fn close(&mut self) -> Result<bool, TaskError> {
         if std::mem::take(&mut self.is_open) {
-            self.task.chain.close()?;
+            self.task.close()?;
         }
         Ok(true)
     }
@@ -329,13 +293,13 @@ impl<C: Chain + ?Sized> HarnessTask<C> {
     }
 }
 
-impl<C: Chain + ?Sized> Drop for Harness<C> {
+impl Drop for Harness {
     fn drop(&mut self) {
         if let Err(HarnessStop { task, error, .. }) = self.close() {
             tracing::warn!(task, %error, "close() failed");
         }
         for seat in &self.seats {
-            seat.task.partitions.iter().for_each(|partition| partition.release());
+            seat.partitions.iter().for_each(|partition| partition.release());
             if let Some(gate) = &seat.gate {
                 gate.close();
             }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::debloat::{FillLimit, InFlightBounds};
@@ -19,7 +19,7 @@ use flownet_net::{Inlets, NetworkEnvironment, ThreadParker};
 
 use super::handle::TaskProbe;
 use super::{RegisteredPartitions, TaskHandle, gate_settings};
-use crate::chain::{AwaitedInput, Chain, TaskContext};
+use crate::chain::{TaskChain, TaskContext};
 use crate::error::TaskError;
 use crate::input::{ChannelPlace, TaskInput};
 use crate::log::{self, Log, Speaker};
@@ -28,7 +28,7 @@ use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
 use crate::snapshot::{CheckpointContext, Edges};
 use crate::spec::{ChannelSpec, FlowControl, OutputSpec, Partitioner, TaskSpec};
-use crate::task::{Markers, Task, catching};
+use crate::task::{Markers, TaskSetup, catching};
 use crate::time::WallClock;
 
 /// Stack of a task's thread. Operators of embedded languages recurse deeply; untouched pages cost nothing.
@@ -163,7 +163,7 @@ impl PreparedTask {
     /// the thread.
     pub fn start(
         self,
-        chain: Box<dyn Chain>,
+        chain: impl Into<TaskChain>,
         worker_name: impl Into<String>,
         on_outcome: impl FnOnce(Result<(), TaskError>, bool) + Send + 'static,
         on_exit: impl FnOnce() + Send + 'static,
@@ -183,7 +183,7 @@ impl PreparedTask {
         let (partitions, checkpointing) = (registered.partitions.clone(), self.checkpointing);
         let parts = TaskParts {
             cx,
-            chain,
+            chain: chain.into(),
             max_record_bytes,
             writers,
             output_pools,
@@ -309,7 +309,7 @@ impl PreparedTask {
 /// Parts of the task that move to its thread.
 struct TaskParts {
     cx: TaskContext,
-    chain: Box<dyn Chain>,
+    chain: TaskChain,
     max_record_bytes: usize,
     writers: Vec<RecordWriter>,
     output_pools: Vec<Arc<BufferPool>>,
@@ -344,11 +344,8 @@ impl TaskParts {
             }
             None => (None, Inlets::new(), None),
         };
-        let started = Instant::now();
-        let source_end = None;
-        let task = Task {
+        let setup = TaskSetup {
             cx,
-            chain,
             input,
             inlets,
             outputs,
@@ -356,21 +353,11 @@ impl TaskParts {
             partitions,
             mailbox,
             parker,
-            started,
-            has_arrived: false,
-            awaited: AwaitedInput::Nothing,
-            is_inputs_turn: false,
-            source_end,
             checkpointing,
-            progress: None,
             edges,
-            taken: None,
             markers,
-            ending: None,
-            ended: None,
-            has_run: false,
         };
-        task.run(name, on_failure)
+        chain.run(setup, name, on_failure)
     }
 }
 

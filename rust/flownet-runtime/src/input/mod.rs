@@ -42,7 +42,7 @@ use crate::time::{END_OF_TIME_MS, TimeSignal};
 const BATCH_ELEMENTS: usize = 32;
 
 /// The records of one buffer, with access to the next buffer that has arrived.
-pub struct InputBatch<'a> {
+pub(crate) struct InputBatch<'a> {
     input: &'a mut TaskInput,
     // Returns true if the task has other work before the next buffer.
     should_yield: &'a dyn Fn() -> bool,
@@ -56,7 +56,7 @@ impl InputBatch<'_> {
     /// Returns [`TaskError::Cancelled`] if the task is cancelled.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
-    pub fn next(&mut self) -> Result<Option<(usize, &[u8])>, TaskError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(usize, &[u8])>, TaskError> {
         self.input.next_record()
     }
 
@@ -65,18 +65,18 @@ impl InputBatch<'_> {
     /// A chain with a cost per batch calls this when [`next`](Self::next) returned `None`. A chain without such a cost
     /// is called again for the next buffer. The batch ends when no more data has arrived, at an event that the task has
     /// to handle, and when mail or an unavailable output needs the task. Records left unread come with the next batch.
-    pub fn next_buffer(&mut self) -> Result<bool, TaskError> {
+    pub(crate) fn next_buffer(&mut self) -> Result<bool, TaskError> {
         if (self.should_yield)() { Ok(false) } else { self.input.load() }
     }
 
     /// The last watermark of the channel of the current buffer. Timestamps of its records refer to it.
-    pub fn watermark_ms(&self) -> Option<i64> {
+    pub(crate) fn watermark_ms(&self) -> Option<i64> {
         let current = self.input.current?;
         self.input.channels[current.index()].watermark_ms
     }
 
     /// Wall-clock time of this batch, in milliseconds since the epoch. It is read once, and its records share it.
-    pub fn now_ms(&self) -> i64 {
+    pub(crate) fn now_ms(&self) -> i64 {
         self.now_ms
     }
 }

@@ -1,4 +1,4 @@
-//! The operators of one task as a [`Chain`]: a tree of stages.
+//! The operators of one task: a tree of stages.
 //!
 //! Records pass through it depth first, one at a time. They are encoded where they leave the task and decoded where
 //! they enter it. Keyed operators head a task and get their records as bytes with the key in front, so operators that
@@ -12,7 +12,7 @@ use super::collector::Downstream;
 use super::record::{KeyedRecord, take_stamp};
 use super::stage::{OutputEdge, Stage, Target};
 use super::{Collector, InspectedState, Inspection, Kind, RecordFormat};
-use crate::chain::{AwaitedInput, Chain, SourceStatus, TaskContext};
+use crate::chain::{AwaitedInput, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
 use crate::operator_counts::OperatorCounters;
@@ -24,7 +24,19 @@ use crate::time::{NO_TIMESTAMP, TimeSignal};
 use crate::watermark::split_events::{self, SPLITS_EVENT};
 use crate::work::Work;
 
-/// The operators of one task.
+/// All operators of one task, fused: records between them are never serialised.
+///
+/// The task thread makes all calls, one at a time. It calls `open` first, then `restore` if there is state to load.
+/// Then it calls any mix of `process` (tasks with inputs) or `poll_source` (tasks without), `on_time`, `on_custom`,
+/// `on_timer` and `on_arrived`. If the input reached its own end and was not stopped without draining, `on_time`
+/// follows for [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS). If the input ended at all, `commit` follows. `close`
+/// comes last, always. After a call that returns an error, only `close` follows. Exceptions are `snapshot` and
+/// `write_on`, whose errors only fail their checkpoint.
+///
+/// In a job with checkpoints, `snapshot` may be called at any time between `open` and `close`, between two records.
+/// After each snapshot the chain learns, at once or later, whether its checkpoint completed.
+///
+/// Calls should be bounded: cancels and timers are checked between them.
 pub struct OperatorChain<M: RecordFormat> {
     medium: M,
     /// Upstream first: a stage only emits to later stages. The first stage is the head of the chain.
@@ -273,8 +285,9 @@ enum DetachedBatch {
     },
 }
 
-impl<M: RecordFormat> Chain for OperatorChain<M> {
-    fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
+impl<M: RecordFormat> OperatorChain<M> {
+    /// Prepares the operators. State and timers start empty.
+    pub(crate) fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
         self.is_open = true;
         self.cx = Some(cx.clone());
         cx.metrics.assume(M::WORK);
@@ -284,7 +297,9 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.open(token, cx)))
     }
 
-    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+    /// Processes the records that have arrived, those of several buffers if there are more. Records left in the batch
+    /// come again with the next call.
+    pub(crate) fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
         let DetachedBatch::UpTo { index, bytes, watermark_ms } = self.process_detached(input, out)? else {
             return Ok(());
         };
@@ -311,7 +326,8 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         })
     }
 
-    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+    /// Emits some records of the source. Called only while the outputs are available.
+    pub(crate) fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         if let Kind::Source(source) = &mut self.stages[0].kind
             && let Some(status) = source.fill(out)?
         {
@@ -332,17 +348,21 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         })
     }
 
-    fn add_splits(&mut self, splits: &Arc<[u8]>) {
+    /// Adds splits for the source, as its operator encodes them. The source skips those that it knows.
+    pub(crate) fn add_splits(&mut self, splits: &Arc<[u8]>) {
         if let Kind::Source(source) = &mut self.stages[0].kind {
             source.add_splits(splits);
         }
     }
 
-    fn rate_limit(&self) -> Option<RateLimit> {
+    /// The rate limit of a source, as set by the job's author. Called once, before the first poll.
+    pub(crate) fn rate_limit(&self) -> Option<RateLimit> {
         self.rate_limit
     }
 
-    fn on_time(&mut self, signal: TimeSignal, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+    /// Handles the event time of all inputs together, at `now_ms` of the wall clock. The chain sends it to its outputs,
+    /// after the output that it causes. At the end of time, wall-clock timers fire too, so that nothing is lost.
+    pub(crate) fn on_time(&mut self, signal: TimeSignal, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
             let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
             head.on_time(signal, Collector::new(token, downstream, NO_LINKS, out, now_ms))?;
@@ -350,7 +370,9 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         })
     }
 
-    fn on_custom(&mut self, event: &CustomEvent, out: &mut Outputs) -> Result<(), TaskError> {
+    /// Handles an event that the upstream chain [sent](Outputs::send_custom), in its place among the records of its
+    /// channel.
+    pub(crate) fn on_custom(&mut self, event: &CustomEvent, out: &mut Outputs) -> Result<(), TaskError> {
         if event.kind() != SPLITS_EVENT {
             return self.medium.on_custom(event, &self.stages[0].info);
         }
@@ -364,7 +386,9 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         })
     }
 
-    fn on_round(&mut self, round: Round, out: &mut Outputs) -> Result<(), TaskError> {
+    /// Handles a round that has arrived on all inputs within an iteration. The chain sends it to its outputs within the
+    /// iteration, after the output of the records before it.
+    pub(crate) fn on_round(&mut self, round: Round, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
             let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
             head.on_round(round, Collector::new(token, downstream, NO_LINKS, out, NO_CLOCK_MS))?;
@@ -372,7 +396,10 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         })
     }
 
-    fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<Option<bool>, TaskError> {
+    /// The input has ended, with `drain` if it reached its own end. If the chain has ended too, it returns its own
+    /// `drain`: false if it leaves work to the run that resumes the job. Otherwise it waits for its waker, and the task
+    /// calls this again after each call of the waker.
+    pub(crate) fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<Option<bool>, TaskError> {
         M::attached(out, |token, out| {
             let (Stage { kind, links, .. }, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
             let Kind::IterationEntry(operator) = kind else { return Ok(Some(drain)) };
@@ -383,11 +410,15 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         })
     }
 
-    fn next_timer_ms(&self) -> Option<i64> {
+    /// The time at which it wants `on_timer` next, in milliseconds of wall-clock time since the epoch.
+    ///
+    /// Called once per batch, so it must be cheap.
+    pub(crate) fn next_timer_ms(&self) -> Option<i64> {
         self.stages.iter().filter_map(Stage::next_timer_ms).min()
     }
 
-    fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+    /// Wall-clock time has reached `next_timer_ms`. Fires everything due at `now_ms`.
+    pub(crate) fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
             self.each_operator(token, out, now_ms, |kind, collector| match kind.operator_mut() {
                 Some(operator) => operator.on_timer(now_ms, collector),
@@ -397,12 +428,15 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         })
     }
 
-    fn restore(&mut self, parts: &[RestoredPart]) -> Result<(), TaskError> {
+    /// Loads the state of its operators, and skips that of others.
+    pub(crate) fn restore(&mut self, parts: &[RestoredPart]) -> Result<(), TaskError> {
         let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(()) };
         M::attach(|token| stages.iter_mut().try_for_each(|stage| stage.restore(token, medium, cx, parts)))
     }
 
-    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<WrittenState, TaskError> {
+    /// Writes all state of the operators, and prepares the output that sinks commit with this checkpoint. It may build
+    /// on the complete checkpoint `base`. Large state may be [written later](Self::write_on).
+    pub(crate) fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<WrittenState, TaskError> {
         let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(WrittenState::default()) };
         let before = cx.metrics.begin(Work::Serialising);
         let written = M::attach(|token| {
@@ -416,11 +450,14 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         written
     }
 
-    fn is_writing(&self) -> bool {
+    /// Returns true if part of the snapshot is yet to be written.
+    pub(crate) fn is_writing(&self) -> bool {
         self.stages.iter().any(Stage::is_writing)
     }
 
-    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<WrittenState, TaskError> {
+    /// Continues to write the last snapshot, which is of this checkpoint, until all is written or `is_over` ends this
+    /// turn. Returns the parts to add to the snapshot. An error only fails the checkpoint.
+    pub(crate) fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<WrittenState, TaskError> {
         let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(WrittenState::default()) };
         let before = cx.metrics.begin(Work::Serialising);
         let written = M::attach(|token| {
@@ -437,7 +474,9 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         written
     }
 
-    fn tally(&self) -> StateStats {
+    /// The state stats of the operators, and the lag of the source. Called after `open`, and from time to time between
+    /// two batches.
+    pub(crate) fn tally(&self) -> StateStats {
         let mut tally = StateStats::default();
         for stage in &self.stages {
             match &stage.kind {
@@ -448,41 +487,57 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         tally
     }
 
-    fn medium(&mut self) -> Result<Vec<Vec<u8>>, TaskError> {
+    /// The data that is needed to decode records on their way to or from the chain, for a checkpoint that overtakes
+    /// them.
+    pub(crate) fn medium(&mut self) -> Result<Vec<Vec<u8>>, TaskError> {
         M::attach(|token| self.medium.snapshot(token, &self.stages[0].info))
     }
 
-    fn learn(&mut self, kept: &[u8]) -> Result<(), TaskError> {
+    /// Restores one item of [`medium`](Self::medium), before any record that needs it.
+    pub(crate) fn learn(&mut self, kept: &[u8]) -> Result<(), TaskError> {
         M::attach(|token| self.medium.restore(token, kept, &self.stages[0].info))
     }
 
-    fn complete(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
+    /// The checkpoint is complete: sinks commit the output that they prepared for it and for earlier ones.
+    pub(crate) fn complete(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.complete(token, checkpoint_id)))
     }
 
-    fn abort(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
+    /// The checkpoint will never complete. The output that was prepared for it belongs to the next one, and no more is
+    /// written for it.
+    pub(crate) fn abort(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.abort(token, checkpoint_id)))
     }
 
-    fn await_input(&mut self, awaited: AwaitedInput) {
+    /// The input that the task awaits. A chain that is full because of its own records then takes input in between.
+    pub(crate) fn await_input(&mut self, awaited: AwaitedInput) {
         if let Some(Kind::IterationEntry(operator)) = self.stages.first_mut().map(|head| &mut head.kind) {
             operator.await_input(awaited);
         }
     }
 
-    fn is_full(&self) -> bool {
+    /// Returns true if it takes no more records for now, because its operators wait for something outside the exchange.
+    /// The task then neither reads its input nor polls its source.
+    ///
+    /// Called once per batch, so it must be cheap.
+    pub(crate) fn is_full(&self) -> bool {
         self.may_be_full && self.stages.iter().any(Stage::is_full)
     }
 
-    fn align(&mut self, limit_ms: i64) {
+    /// Sets the event time up to which the source may read, because of the sources that it is aligned with.
+    pub(crate) fn align(&mut self, limit_ms: i64) {
         self.stages.iter_mut().for_each(|stage| stage.align(limit_ms));
     }
 
-    fn is_ahead(&self) -> bool {
+    /// Returns true if the source has read past that time. The task does not poll it then.
+    ///
+    /// Called once per poll, so it must be cheap.
+    pub(crate) fn is_ahead(&self) -> bool {
         self.is_aligned && self.stages.iter().any(Stage::is_ahead)
     }
 
-    fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+    /// The [`TaskWaker`](crate::TaskWaker) was called: emits records that have arrived, at `now_ms` of the wall clock.
+    pub(crate) fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
             self.each_operator(token, out, now_ms, |kind, collector| match kind.waiting_mut() {
                 Some(operator) => operator.on_arrived(collector),
@@ -492,7 +547,8 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         })
     }
 
-    fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+    /// The last record has been processed: sinks commit their output.
+    pub(crate) fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         M::attached(out, |token, out| {
             self.each_operator(token, out, NO_CLOCK_MS, |kind, collector| {
                 let Some(operator) = kind.operator_mut() else { return Ok(()) };
@@ -502,7 +558,9 @@ impl<M: RecordFormat> Chain for OperatorChain<M> {
         })
     }
 
-    fn close(&mut self) -> Result<(), TaskError> {
+    /// Releases the resources that `open` acquired. Called once, after success or failure. An error fails a task that
+    /// has not failed yet, because a sink may write its last bytes here.
+    pub(crate) fn close(&mut self) -> Result<(), TaskError> {
         if !std::mem::take(&mut self.is_open) {
             return Ok(());
         }

@@ -207,7 +207,7 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
     }
 
     /// Sleeps until the time is over or the task is cancelled. The time counts as busy.
-    pub(super) fn pause(&mut self, wait: Duration) -> Result<(), TaskError> {
+    pub fn pause(&mut self, wait: Duration) -> Result<(), TaskError> {
         M::detached(self.token, self.out, move |out| out.pause(wait))
     }
 

@@ -6,7 +6,7 @@ use flownet_core::{CustomEvent, Round};
 
 use super::key_kinds::KeyKinds;
 use super::kind::Role;
-use super::{Collector, Kind, Operator, OutputSerializer, RecordFormat, RecordPacer, record};
+use super::{Collector, Kind, OutputSerializer, RecordFormat, RecordPacer, record};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator_counts::{InputCounts, OperatorCounter};

@@ -303,7 +303,7 @@ impl Replay {
         Ok(Self { steps: pieces.collect(), medium, pool })
     }
 
-    /// The data that the chain has to [learn](crate::Chain::learn) first.
+    /// The data that the chain has to [learn](crate::operator::OperatorChain::learn) first.
     pub(crate) fn medium(&self) -> &[Vec<u8>] {
         &self.medium
     }

@@ -6,8 +6,9 @@ use flownet_core::subpartition::OvertakenData;
 use flownet_core::{Barrier, BarrierKind, ChannelIndex, CheckpointId, Event};
 
 use super::Task;
-use crate::chain::{AwaitedInput, Chain};
+use crate::chain::AwaitedInput;
 use crate::error::TaskError;
+use crate::operator::RecordFormat;
 use crate::snapshot::{
     CheckpointOrder, CheckpointReport, InFlightChannel, Progress, RestoredPart, StatePart, TaskState, WrittenState,
     kept,
@@ -15,7 +16,7 @@ use crate::snapshot::{
 use crate::time_accounting::TimeState;
 
 /// A snapshot of the operators, and of the in-flight data of the outputs.
-pub(crate) struct PendingSnapshot {
+pub(super) struct PendingSnapshot {
     checkpoint_id: CheckpointId,
     written: WrittenState,
     base: Option<u64>,
@@ -41,7 +42,7 @@ impl PendingSnapshot {
     }
 }
 
-impl<C: Chain + ?Sized> Task<C> {
+impl<M: RecordFormat> Task<M> {
     pub(super) fn restore(&mut self) -> Result<(), TaskError> {
         let Some(checkpointing) = self.checkpointing.take() else { return Ok(()) };
         self.progress = Some(Progress::new(&checkpointing));

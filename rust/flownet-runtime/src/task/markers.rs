@@ -10,8 +10,8 @@ use std::time::Duration;
 use flownet_core::Event;
 
 use super::Task;
-use crate::chain::Chain;
 use crate::error::TaskError;
+use crate::operator::RecordFormat;
 use crate::spec::TaskSpec;
 use crate::time::wall_clock_ns;
 
@@ -33,7 +33,7 @@ impl Markers {
     }
 }
 
-impl<C: Chain + ?Sized> Task<C> {
+impl<M: RecordFormat> Task<M> {
     /// Emits a marker if one is due. Returns the time until the next one.
     #[inline]
     pub(super) fn emit_marker(&mut self) -> Result<Option<Duration>, TaskError> {

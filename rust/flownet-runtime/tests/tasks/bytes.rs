@@ -10,6 +10,7 @@ use flownet_runtime::operator::{
     Source, Stage, put_stamp,
 };
 use flownet_runtime::snapshot::{Input, Snapshot};
+use flownet_runtime::spec::TaskSpec;
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Window;
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
@@ -62,9 +63,29 @@ impl RecordFormat for Bytes {
     }
 }
 
-/// Sends records whole, by a key of so many bytes at their front if there is one.
+/// Sends records whole.
 pub(crate) struct BytesExit {
-    pub(crate) key_bytes: Option<usize>,
+    output: usize,
+    target: fn(&[u8]) -> Target,
+    /// Length of the key in front of a record, which then goes by its key.
+    key_bytes: Option<usize>,
+}
+
+impl BytesExit {
+    /// To any reader of the first output.
+    pub(crate) fn any() -> Self {
+        Self::to(0, |_| Target::Any)
+    }
+
+    /// To readers of the first output, by a key of so many bytes at the front of a record.
+    pub(crate) fn keyed(key_bytes: usize) -> Self {
+        Self { key_bytes: Some(key_bytes), ..Self::any() }
+    }
+
+    /// To the readers of an output that `target` chooses.
+    pub(crate) fn to(output: usize, target: fn(&[u8]) -> Target) -> Self {
+        Self { output, target, key_bytes: None }
+    }
 }
 
 impl OutputSerializer<Bytes> for BytesExit {
@@ -74,7 +95,7 @@ impl OutputSerializer<Bytes> for BytesExit {
             put_stamp(&mut bytes, stamp);
         }
         let target = match self.key_bytes {
-            None => Target::Any,
+            None => (self.target)(record),
             Some(len) => {
                 let key = &record[..len];
                 put_varint(&mut bytes, len as u64);
@@ -83,7 +104,7 @@ impl OutputSerializer<Bytes> for BytesExit {
             }
         };
         bytes.extend(record);
-        match out.try_emit(0, target, &bytes)? {
+        match out.try_emit(self.output, target, &bytes)? {
             Emit::Done => Ok(()),
             Emit::Blocked => out.wait(),
         }
@@ -114,6 +135,29 @@ pub(crate) fn looping_chain(
     let exits = vec![OutputEdge::new(exit, 0, false).in_iteration(true)];
     let stage = Stage::new("stage", kind, links, None);
     OperatorChain::new(Bytes, vec![stage], exits, entries.into_iter().collect(), None).unwrap()
+}
+
+/// A chain of one stage, whose records leave by all outputs of the task, to the readers that `target` chooses.
+pub(crate) fn chain_to_all(kind: Kind<Bytes>, task: &TaskSpec, target: fn(&[u8]) -> Target) -> OperatorChain<Bytes> {
+    let mut links = Links::default();
+    (0..task.outputs.len()).for_each(|exit| {
+        links.add(None, Link::new(flownet_runtime::operator::Target::Exit(exit), false));
+    });
+    let exits = (0..task.outputs.len()).map(|output| OutputEdge::new(BytesExit::to(output, target), output, false));
+    let entries = (0..).take(task.inputs.len()).map(|side| Entry { side, ..Entry::default() });
+    let stage = Stage::new("stage", kind, links, None);
+    OperatorChain::new(Bytes, vec![stage], exits.collect(), entries.collect(), None).unwrap()
+}
+
+/// A chain of a source and an operator whose records leave the job.
+pub(crate) fn chain_of_two(source: Kind<Bytes>, operator: Kind<Bytes>) -> OperatorChain<Bytes> {
+    let mut links = Links::default();
+    links.add(None, Link::new(flownet_runtime::operator::Target::Stage(1), false));
+    let stages = vec![
+        Stage::new("source", source, links, None),
+        Stage::new("operator", operator, Links::default(), None).with_state_of("operator".to_owned()),
+    ];
+    OperatorChain::new(Bytes, stages, vec![], vec![], None).unwrap()
 }
 
 /// A chain of one stage, with state of this name.

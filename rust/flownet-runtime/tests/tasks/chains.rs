@@ -1,4 +1,4 @@
-//! Native chains for tests.
+//! Native sources and operators for tests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,9 +6,57 @@ use std::time::Duration;
 
 use flownet_core::Target;
 use flownet_core::keygroup::hash_key;
+use flownet_runtime::operator::{Collector, Kind, Operator, OperatorChain, Source};
+use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::spec::TaskSpec;
 use flownet_runtime::state::KeyedState;
-use flownet_runtime::time::TimeSignal;
-use flownet_runtime::{Chain, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError};
+use flownet_runtime::{OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError};
+
+use crate::bytes::{Bytes, chain_to_all};
+
+/// What a task of a test runs.
+pub(crate) trait TestChain {
+    /// The chain of this task.
+    fn chain(self, task: &TaskSpec) -> OperatorChain<Bytes>;
+}
+
+impl TestChain for OperatorChain<Bytes> {
+    fn chain(self, _: &TaskSpec) -> OperatorChain<Bytes> {
+        self
+    }
+}
+
+/// A source that writes to the outputs itself.
+pub(crate) trait WritingSource: Send + 'static {
+    fn write(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError>;
+}
+
+/// Such a source as one of the operator model.
+struct Written<S>(S);
+
+impl<S: WritingSource> Source<Bytes> for Written<S> {
+    fn open(&mut self, (): (), _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn fill(&mut self, out: &mut Outputs) -> Result<Option<SourceStatus>, TaskError> {
+        self.0.write(out).map(Some)
+    }
+
+    fn emit<'m>(&mut self, collector: &mut Collector<'_, 'm, Bytes>) -> Result<SourceStatus, TaskError> {
+        collector.refuse("writes to the outputs itself")
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+impl<S: WritingSource> TestChain for S {
+    fn chain(self, task: &TaskSpec) -> OperatorChain<Bytes> {
+        chain_to_all(Kind::Source(Box::new(Written(self))), task, |_| Target::Any)
+    }
+}
 
 /// The input a record came from, and its bytes.
 type ReceivedRecord = (usize, Vec<u8>);
@@ -60,12 +108,8 @@ impl Numbers {
     }
 }
 
-impl Chain for Numbers {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+impl WritingSource for Numbers {
+    fn write(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         for _ in 0..100 {
             if self.next == self.end {
                 return Ok(SourceStatus::Finished);
@@ -82,12 +126,8 @@ impl Chain for Numbers {
 /// Emits some records, then sleeps until cancelled.
 pub(crate) struct SilentSource(pub(crate) u64);
 
-impl Chain for SilentSource {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+impl WritingSource for SilentSource {
+    fn write(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         for n in 0..std::mem::take(&mut self.0) {
             out.emit(0, Target::KeyHash(hash_key(&n.to_le_bytes())), &n.to_le_bytes())?;
         }
@@ -100,22 +140,19 @@ pub(crate) struct PassOn {
     pub(crate) copies: usize,
 }
 
-impl Chain for PassOn {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
+impl Operator<Bytes> for PassOn {
+    fn process<'m>(&mut self, record: Vec<u8>, collector: &mut Collector<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        (0..self.copies).try_for_each(|_| collector.emit(record.clone()))
     }
 
-    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        loop {
-            while let Some((_, record)) = input.next()? {
-                for _ in 0..self.copies {
-                    out.emit(0, Target::KeyHash(hash_key(record)), record)?;
-                }
-            }
-            if !input.next_buffer()? {
-                return Ok(());
-            }
-        }
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+impl TestChain for PassOn {
+    fn chain(self, task: &TaskSpec) -> OperatorChain<Bytes> {
+        chain_to_all(Kind::Operator(Box::new(self)), task, |record| Target::KeyHash(hash_key(record)))
     }
 }
 
@@ -143,32 +180,28 @@ impl Sink {
     }
 }
 
-impl Chain for Sink {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        while let Some((index, record)) = input.next()? {
-            while !self.gate.load(Ordering::Acquire) {
-                out.pause(Duration::from_millis(1))?;
-            }
-            self.seen.push(index, record);
-            if !self.pause.is_zero() {
-                out.pause(self.pause)?;
-            }
+impl Operator<Bytes> for Sink {
+    fn process<'m>(&mut self, record: Vec<u8>, collector: &mut Collector<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        while !self.gate.load(Ordering::Acquire) {
+            collector.pause(Duration::from_millis(1))?;
         }
+        self.seen.push(collector.side().into(), &record);
+        if self.pause.is_zero() { Ok(()) } else { collector.pause(self.pause) }
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }
 
-    fn on_time(&mut self, signal: TimeSignal, _: i64, _: &mut Outputs) -> Result<(), TaskError> {
-        assert!(matches!(signal, TimeSignal::Watermark(_)), "{signal:?}");
-        Ok(())
-    }
-
-    fn close(&mut self) -> Result<(), TaskError> {
+    fn close(&mut self, (): ()) -> Result<(), TaskError> {
         self.closed.store(true, Ordering::Release);
         Ok(())
+    }
+}
+
+impl TestChain for Sink {
+    fn chain(self, task: &TaskSpec) -> OperatorChain<Bytes> {
+        chain_to_all(Kind::Operator(Box::new(self)), task, |_| Target::Any)
     }
 }
 
@@ -177,25 +210,32 @@ pub(crate) struct Count {
     pub(crate) counts: Option<KeyedState<u64>>,
 }
 
-impl Chain for Count {
-    fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
+impl Operator<Bytes> for Count {
+    fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
         self.counts = Some(KeyedState::new(cx.key_group_range));
         Ok(())
     }
 
-    fn process(&mut self, input: &mut InputBatch<'_>, _: &mut Outputs) -> Result<(), TaskError> {
-        let counts = self.counts.as_mut().unwrap();
-        while let Some((_, key)) = input.next()? {
-            *counts.get_or_insert_with(key, hash_key(key), || 0)? += 1;
+    fn process<'m>(&mut self, key: Vec<u8>, _: &mut Collector<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        *self.counts.as_mut().unwrap().get_or_insert_with(&key, hash_key(&key), || 0)? += 1;
+        Ok(())
+    }
+
+    fn on_watermark(&mut self, _: i64, collector: &mut Collector<'_, '_, Bytes>) -> Result<(), TaskError> {
+        for (key, count) in self.counts.as_mut().unwrap().drain() {
+            collector.emit([&count.to_le_bytes(), &*key].concat())?;
         }
         Ok(())
     }
 
-    fn on_time(&mut self, signal: TimeSignal, _: i64, out: &mut Outputs) -> Result<(), TaskError> {
-        for (key, count) in self.counts.as_mut().unwrap().drain() {
-            out.emit(0, Target::Any, &[&count.to_le_bytes(), &*key].concat())?;
-        }
-        out.tell_time_to_all(signal)
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+impl TestChain for Count {
+    fn chain(self, task: &TaskSpec) -> OperatorChain<Bytes> {
+        chain_to_all(Kind::Operator(Box::new(self)), task, |_| Target::Any)
     }
 }
 
@@ -206,26 +246,26 @@ pub(crate) struct Breaks {
     pub(crate) closed: Arc<AtomicBool>,
 }
 
-impl Chain for Breaks {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+impl Operator<Bytes> for Breaks {
+    fn process<'m>(&mut self, record: Vec<u8>, collector: &mut Collector<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        let n = number(&record);
+        assert!(!(self.panics && n == self.on), "cannot stand {n}");
+        if n == self.on { Err(failure(n).into()) } else { collector.emit(record) }
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }
 
-    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        while let Some((_, record)) = input.next()? {
-            let n = number(record);
-            assert!(!(self.panics && n == self.on), "cannot stand {n}");
-            if n == self.on {
-                return Err(failure(n).into());
-            }
-            out.emit(0, Target::Any, record)?;
-        }
-        Ok(())
-    }
-
-    fn close(&mut self) -> Result<(), TaskError> {
+    fn close(&mut self, (): ()) -> Result<(), TaskError> {
         self.closed.store(true, Ordering::Release);
         Ok(())
+    }
+}
+
+impl TestChain for Breaks {
+    fn chain(self, task: &TaskSpec) -> OperatorChain<Bytes> {
+        chain_to_all(Kind::Operator(Box::new(self)), task, |_| Target::Any)
     }
 }
 

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use flownet_core::Target;
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::inspection::{InputChannel, OutputChannel};
-use flownet_runtime::spec::Partitioner;
-use flownet_runtime::{Chain, InputBatch, Outputs, SourceStatus, TaskContext, TaskError, TaskHandle};
+use flownet_runtime::operator::{Collector, Kind, Operator, OperatorChain};
+use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::spec::{Partitioner, TaskSpec};
+use flownet_runtime::{Outputs, SourceStatus, TaskError, TaskHandle};
 
-use crate::chains::{SeenRecords, SilentSource, Sink};
+use crate::bytes::{Bytes, chain_to_all};
+use crate::chains::{SeenRecords, SilentSource, Sink, TestChain, WritingSource};
 use crate::rig::{Job, wait_until};
 
 /// A channel, by its partition and subpartition, and what went by it: records and bytes.
@@ -106,12 +109,8 @@ struct MixedSizes {
     left: u64,
 }
 
-impl Chain for MixedSizes {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+impl WritingSource for MixedSizes {
+    fn write(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(SourceStatus::Finished) };
         self.left = left;
         let mut record = left.to_le_bytes().to_vec();
@@ -124,17 +123,18 @@ impl Chain for MixedSizes {
 /// Hands each record on by all outputs, by what it begins with.
 struct EveryChannel;
 
-impl Chain for EveryChannel {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
+impl Operator<Bytes> for EveryChannel {
+    fn process<'m>(&mut self, record: Vec<u8>, collector: &mut Collector<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        collector.emit(record)
     }
 
-    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        while let Some((_, record)) = input.next()? {
-            for output in 0..out.len() {
-                out.emit(output, Target::KeyHash(hash_key(&record[..8])), record)?;
-            }
-        }
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
+    }
+}
+
+impl TestChain for EveryChannel {
+    fn chain(self, task: &TaskSpec) -> OperatorChain<Bytes> {
+        chain_to_all(Kind::Operator(Box::new(self)), task, |record| Target::KeyHash(hash_key(&record[..8])))
     }
 }

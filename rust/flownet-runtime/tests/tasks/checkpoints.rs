@@ -293,12 +293,12 @@ impl Run {
         job.run(source, |subtask| {
             let (steps, limit) = (Arc::clone(&steps[subtask as usize]), Arc::clone(&limit));
             let source = Kind::Source(Box::new(Steps { steps, next: 0, limit, sources }));
-            chain_of("source", source, None, Some((BytesExit { key_bytes: Some(1) }, true)))
+            chain_of("source", source, None, Some((BytesExit::keyed(1), true)))
         });
         job.run(middle, |subtask| {
             let operator = keyed.operator(KeyGroupRange::of(subtask, parallelism, MAX_PARALLELISM));
             let entry = Entry { side: 0, keyed: true, stamps: true };
-            chain_of("keyed", Kind::Keyed(operator), Some(entry), Some((BytesExit { key_bytes: None }, false)))
+            chain_of("keyed", Kind::Keyed(operator), Some(entry), Some((BytesExit::any(), false)))
         });
         job.run(sink, |_| {
             let (seen, committed, refuses) = (Arc::clone(&seen), Arc::clone(&committed), Arc::clone(&refuses));

@@ -3,7 +3,7 @@
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::{BufferNeed, TaskError, buffers_needed};
 
-use crate::chains::{SeenRecords, Sink};
+use crate::chains::{SeenRecords, Sink, TestChain};
 use crate::rig::Job;
 
 /// Two sources and two sinks, all to all, over two workers.
@@ -124,10 +124,10 @@ fn whoever_is_told_of_the_end_of_a_task_learns_how_it_ended() {
     let _ = source;
     let prepared = job.prepare(worker, &spec).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
-    let chain = Box::new(Sink::new(&SeenRecords::default()));
+    let chain = Sink::new(&SeenRecords::default()).chain(&spec);
     let handle = prepared.start(chain, "here", move |result, _| send.send(result).unwrap(), || {}).unwrap();
     let told = receive.recv().unwrap();
-    assert!(matches!(&told, Err(TaskError::Config(text)) if text.contains("poll_source")), "{told:?}");
+    assert!(matches!(&told, Err(TaskError::Config(text)) if text.contains("is no source")), "{told:?}");
     assert_eq!(handle.join(), told);
     drop(handle);
     job.assert_all_segments_home();

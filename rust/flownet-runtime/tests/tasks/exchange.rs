@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use flownet_core::Target;
 use flownet_core::keygroup::{hash_key, key_group, subtask_of};
 use flownet_runtime::spec::Partitioner;
-use flownet_runtime::{Chain, Outputs, SourceStatus, TaskContext, TaskError};
+use flownet_runtime::{Outputs, SourceStatus, TaskError};
 
-use crate::chains::{Count, Numbers, PassOn, SeenRecords, Sink, number};
+use crate::chains::{Count, Numbers, PassOn, SeenRecords, Sink, WritingSource, number};
 use crate::rig::Job;
 
 const N: u64 = 20_000;
@@ -65,12 +65,8 @@ fn a_keyed_count_is_exact_with_a_few_tiny_segments() {
 /// Emits the number's key instead of the number.
 struct Modulo(Numbers);
 
-impl Chain for Modulo {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+impl WritingSource for Modulo {
+    fn write(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         let numbers = &mut self.0;
         for _ in 0..100 {
             if numbers.next == numbers.end {
@@ -196,12 +192,8 @@ fn a_record_larger_than_all_memory_passes_and_one_over_the_limit_does_not() {
 
 struct Large(usize);
 
-impl Chain for Large {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+impl WritingSource for Large {
+    fn write(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         out.emit(0, Target::Any, &vec![7; self.0])?;
         Ok(SourceStatus::Finished)
     }

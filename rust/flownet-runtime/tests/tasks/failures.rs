@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
+use flownet_core::Target;
 use flownet_runtime::error::Evidence;
+use flownet_runtime::operator::{Collector, Kind, Source};
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::spec::Partitioner;
-use flownet_runtime::{Chain, ExchangeFailureKind, Outputs, SourceStatus, TaskContext, TaskError};
+use flownet_runtime::{ExchangeFailureKind, SourceStatus, TaskContext, TaskError};
 
+use crate::bytes::{Bytes, chain_to_all};
 use crate::chains::{Breaks, Numbers, SeenRecords, SilentSource, Sink, failure};
 use crate::rig::{Job, RunningTask, wait_until};
 
@@ -92,22 +96,26 @@ fn a_consumer_that_fails_does_not_fail_its_producer() {
 }
 
 /// Polls as it is told and closes as it is told, once it may.
-struct ClosingChain {
+struct ClosingSource {
     polled: Result<SourceStatus, TaskError>,
     closed: Result<(), TaskError>,
     may_close: Receiver<()>,
 }
 
-impl Chain for ClosingChain {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+impl Source<Bytes> for ClosingSource {
+    fn open(&mut self, (): (), _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }
 
-    fn poll_source(&mut self, _: &mut Outputs) -> Result<SourceStatus, TaskError> {
+    fn emit<'m>(&mut self, _: &mut Collector<'_, 'm, Bytes>) -> Result<SourceStatus, TaskError> {
         self.polled.clone()
     }
 
-    fn close(&mut self) -> Result<(), TaskError> {
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn close(&mut self, (): ()) -> Result<(), TaskError> {
         self.may_close.recv().unwrap();
         self.closed.clone()
     }
@@ -128,7 +136,8 @@ fn a_failure_is_told_before_the_chain_closes_and_a_failure_to_close_is_one() {
         let (worker, spec) = job.specs().next().unwrap().clone();
         let ((send, receive), (close, may_close)) = (channel(), channel());
         let told_first = polled.is_err();
-        let chain = Box::new(ClosingChain { polled, closed, may_close });
+        let source = ClosingSource { polled, closed, may_close };
+        let chain = chain_to_all(Kind::Source(Box::new(source)), &spec, |_| Target::Any);
         let tell = move |result, _| send.send(result).unwrap();
         let handle = job.prepare(worker, &spec).unwrap().start(chain, "here", tell, || {}).unwrap();
         if told_first {

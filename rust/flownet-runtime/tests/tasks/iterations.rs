@@ -87,7 +87,7 @@ fn numbers_go_round_behind(
 fn run_head(job: &mut Job, head: Vertex, edges: &Arc<FeedbackEdges>) {
     job.run(head, |subtask| {
         let head = IterationHead::new("loop", edges.reader(0, subtask), AsTheyAre);
-        looping_chain(Kind::IterationEntry(Box::new(head)), [Entry::default()], BytesExit { key_bytes: None })
+        looping_chain(Kind::IterationEntry(Box::new(head)), [Entry::default()], BytesExit::any())
     });
 }
 

@@ -70,7 +70,7 @@ fn join_job(
     job.run(joined, |subtask| {
         let operator = join(KeyGroupRange::of(subtask, 2, 128));
         let entries = [0, 1].map(|side| Entry { side, keyed: true, stamps: true });
-        chain(Kind::Keyed(operator), entries, Some((BytesExit { key_bytes: None }, false)))
+        chain(Kind::Keyed(operator), entries, Some((BytesExit::any(), false)))
     });
     job.run(sink, |_| Sink::new(&seen));
     (job.start(), seen)

@@ -7,9 +7,9 @@ use std::time::Duration;
 use flownet_core::Target;
 use flownet_runtime::latency::Latency;
 use flownet_runtime::spec::Partitioner;
-use flownet_runtime::{Chain, Outputs, SourceStatus, TaskContext, TaskError};
+use flownet_runtime::{Outputs, SourceStatus, TaskError};
 
-use crate::chains::{PassOn, SeenRecords, SilentSource, Sink};
+use crate::chains::{PassOn, SeenRecords, SilentSource, Sink, WritingSource};
 use crate::iterations::numbers_go_round;
 use crate::rig::{Job, RunningTask, wait_until};
 
@@ -18,12 +18,8 @@ const MS: Duration = Duration::from_millis(1);
 /// Emits records while there is room for them, as sources do.
 struct PoliteSource;
 
-impl Chain for PoliteSource {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+impl WritingSource for PoliteSource {
+    fn write(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         for _ in 0..100 {
             if !out.is_available() {
                 break;

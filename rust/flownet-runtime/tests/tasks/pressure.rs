@@ -4,12 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use flownet_core::Target;
+use flownet_core::keygroup::hash_key;
 use flownet_net::NetworkConfig;
-use flownet_runtime::spec::{Partitioner, partition_id};
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::{Collector, Kind, Operator, OperatorChain};
+use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::spec::{Partitioner, TaskSpec, partition_id};
 use flownet_runtime::time_accounting::TimeState;
-use flownet_runtime::{Chain, InputBatch, Outputs, TaskContext, TaskError};
 
-use crate::chains::{Numbers, PassOn, SeenRecords, SilentSource, Sink};
+use crate::bytes::{Bytes, chain_to_all};
+use crate::chains::{Numbers, PassOn, SeenRecords, SilentSource, Sink, TestChain};
 use crate::rig::{Job, wait_until};
 
 #[test]
@@ -135,17 +140,26 @@ struct ThenBusy {
     may_end: Arc<AtomicBool>,
 }
 
-impl Chain for ThenBusy {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
+impl Operator<Bytes> for ThenBusy {
+    fn process<'m>(&mut self, record: Vec<u8>, collector: &mut Collector<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        self.first.process(record, collector)
     }
 
-    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
-        self.first.process(input, out)?;
+    fn end_batch(&mut self, _: &mut Collector<'_, '_, Bytes>) -> Result<(), TaskError> {
         while !self.may_end.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
         Ok(())
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+impl TestChain for ThenBusy {
+    fn chain(self, task: &TaskSpec) -> OperatorChain<Bytes> {
+        chain_to_all(Kind::Operator(Box::new(self)), task, |record| Target::KeyHash(hash_key(record)))
     }
 }
 

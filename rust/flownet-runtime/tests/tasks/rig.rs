@@ -12,8 +12,10 @@ use flownet_runtime::spec::{
     ChannelSpec, Codec, FlowControl, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload,
     StateBackend, TaskSpec, partition_id,
 };
-use flownet_runtime::{Chain, CheckpointContext, PreparedTask, TaskError, TaskHandle};
+use flownet_runtime::{CheckpointContext, PreparedTask, TaskChain, TaskError, TaskHandle};
 use tokio::runtime::Runtime;
+
+use crate::chains::TestChain;
 
 pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
 /// Long enough for a slow machine; no test waits that long unless it fails.
@@ -26,7 +28,7 @@ pub(crate) struct Job {
     runtime: Runtime,
     pub(crate) environments: Vec<NetworkEnvironment>,
     vertices: Vec<Vec<(u32, TaskSpec)>>,
-    chains: Vec<(u32, TaskSpec, Box<dyn Chain>)>,
+    chains: Vec<(u32, TaskSpec, TaskChain)>,
     edges: u32,
     pub(crate) flush_timeout_us: Option<u64>,
     pub(crate) flow_control: FlowControl,
@@ -173,9 +175,9 @@ impl Job {
     }
 
     /// Says what each subtask of a vertex runs.
-    pub(crate) fn run<C: Chain + 'static>(&mut self, vertex: Vertex, chain: impl Fn(u32) -> C) {
+    pub(crate) fn run<C: TestChain>(&mut self, vertex: Vertex, chain: impl Fn(u32) -> C) {
         for (worker, task) in &self.vertices[vertex.0] {
-            self.chains.push((*worker, task.clone(), Box::new(chain(task.subtask))));
+            self.chains.push((*worker, task.clone(), chain(task.subtask).chain(task).into()));
         }
     }
 
@@ -209,7 +211,7 @@ impl Job {
         for (worker, task, _) in &mut prepared {
             task.connect(&addresses, |id| partitions.get(&(*worker, id)).cloned()).unwrap();
         }
-        let start = |(worker, task, chain): (u32, PreparedTask, Box<dyn Chain>)| {
+        let start = |(worker, task, chain): (u32, PreparedTask, TaskChain)| {
             task.start(chain, format!("worker {worker}"), |_, _| {}, || {}).unwrap()
         };
         let tasks = prepared.into_iter().map(start).collect();

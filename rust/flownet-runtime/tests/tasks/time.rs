@@ -1,22 +1,24 @@
 //! Windows and timers in a running task.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flownet_runtime::operator::{Entry, Kind, SliceWindowOperator};
+use flownet_runtime::operator::{Collector, Entry, Kind, Operator, OperatorChain, SliceWindowOperator, Source};
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::time::Clock;
 use flownet_runtime::timer::{TimerKey, TimerService};
 use flownet_runtime::window::AlignedWindows;
-use flownet_runtime::{Chain, Outputs, SourceStatus, TaskContext, TaskError};
+use flownet_runtime::{SourceStatus, TaskContext, TaskError};
 
-use crate::bytes::{BytesExit, CountingFold, Script, Step, chain};
+use crate::bytes::{Bytes, BytesExit, CountingFold, Script, Step, chain, chain_of_two};
 use crate::chains::{SeenRecords, Sink};
 use crate::rig::{Job, RunningTask, wait_until};
 
 /// A source, counts by key in windows of a grid on two subtasks, and a sink; timestamps travel where `clock` needs them.
-fn window_job<C: Chain + 'static>(
-    source_chain: impl Fn(u32) -> C,
+fn window_job(
+    source_chain: impl Fn(u32) -> OperatorChain<Bytes>,
     clock: Clock,
     grid: AlignedWindows,
 ) -> (RunningTask, SeenRecords) {
@@ -31,7 +33,7 @@ fn window_job<C: Chain + 'static>(
     job.run(window, |_| {
         let operator = SliceWindowOperator::new(CountingFold, clock, grid, 0, [None, None]);
         let entry = Entry { side: 0, keyed: true, stamps: clock == Clock::Event };
-        chain(Kind::Keyed(Box::new(operator)), Some(entry), Some((BytesExit { key_bytes: None }, false)))
+        chain(Kind::Keyed(Box::new(operator)), Some(entry), Some((BytesExit::any(), false)))
     });
     job.run(sink, |_| Sink::new(&seen));
     (job.start(), seen)
@@ -41,9 +43,9 @@ fn tumbling(size_ms: i64) -> AlignedWindows {
     AlignedWindows::new(size_ms, size_ms, 0).unwrap()
 }
 
-pub(crate) fn script(steps: &[Step], stamps: bool, ends: bool) -> impl Chain + use<> {
+pub(crate) fn script(steps: &[Step], stamps: bool, ends: bool) -> OperatorChain<Bytes> {
     let script = Script { steps: steps.to_vec(), ends };
-    chain(Kind::Source(Box::new(script)), None, Some((BytesExit { key_bytes: Some(1) }, stamps)))
+    chain(Kind::Source(Box::new(script)), None, Some((BytesExit::keyed(1), stamps)))
 }
 
 const HOUR_MS: i64 = 3_600_000;
@@ -125,14 +127,16 @@ fn a_window_fires_by_the_clock_while_nothing_arrives() {
     running.finish_and_assert_all_segments_home();
 }
 
-/// A source that only has timers.
+/// An operator that only has timers.
 struct Metronome {
     timers: TimerService<TimerKey>,
     fired: Arc<Mutex<Vec<(i64, u8)>>>,
+    /// Set once all timers have fired.
+    is_over: Arc<AtomicBool>,
 }
 
-impl Chain for Metronome {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+impl Operator<Bytes> for Metronome {
+    fn open(&mut self, (): (), _: &TaskContext) -> Result<(), TaskError> {
         // All long due, in no order, one twice.
         for (at, key) in [(30, 1), (10, 2), (30, 1), (20, 3)] {
             self.timers.register(at, TimerKey::held(&[key], None));
@@ -140,16 +144,15 @@ impl Chain for Metronome {
         Ok(())
     }
 
-    fn poll_source(&mut self, _: &mut Outputs) -> Result<SourceStatus, TaskError> {
-        let done = self.timers.is_empty();
-        Ok(if done { SourceStatus::Finished } else { SourceStatus::Idle { wake_after: Duration::from_secs(3600) } })
+    fn process<'m>(&mut self, _: Vec<u8>, collector: &mut Collector<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        collector.refuse("takes no records")
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
         self.timers.next_ms()
     }
 
-    fn on_timer(&mut self, now_ms: i64, _: &mut Outputs) -> Result<(), TaskError> {
+    fn on_timer(&mut self, now_ms: i64, _: &mut Collector<'_, '_, Bytes>) -> Result<(), TaskError> {
         assert!(now_ms > 30);
         while let Some((at, key)) = self.timers.pop_due(now_ms)? {
             let mut fired = self.fired.lock().unwrap();
@@ -159,6 +162,31 @@ impl Chain for Metronome {
                 self.timers.register(now_ms + 30, TimerKey::held(&[4], None));
             }
         }
+        self.is_over.store(self.timers.is_empty(), Ordering::Release);
+        Ok(())
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+/// A source that emits nothing, until `is_over` is set.
+struct EndsWith {
+    is_over: Arc<AtomicBool>,
+}
+
+impl Source<Bytes> for EndsWith {
+    fn open(&mut self, (): (), _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn emit<'m>(&mut self, _: &mut Collector<'_, 'm, Bytes>) -> Result<SourceStatus, TaskError> {
+        let is_over = self.is_over.load(Ordering::Acquire);
+        Ok(if is_over { SourceStatus::Finished } else { SourceStatus::Idle { wake_after: Duration::from_secs(3600) } })
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
     }
 }
@@ -168,7 +196,12 @@ fn timers_fire_in_order_once_and_wake_an_idle_task() {
     let mut job = Job::new(1);
     let fired = Arc::new(Mutex::new(Vec::new()));
     let source = job.vertex("source", &[0]);
-    job.run(source, |_| Metronome { timers: TimerService::new(), fired: Arc::clone(&fired) });
+    job.run(source, |_| {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let source = EndsWith { is_over: Arc::clone(&is_over) };
+        let metronome = Metronome { timers: TimerService::new(), fired: Arc::clone(&fired), is_over };
+        chain_of_two(Kind::Source(Box::new(source)), Kind::Operator(Box::new(metronome)))
+    });
 
     let running = job.start();
     running.join();

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flownet_core::{Barrier, BarrierKind, CheckpointId};
-use flownet_runtime::snapshot::{IsOver, Share, WrittenState};
+use flownet_runtime::operator::{Collector, KeyedOperator, KeyedRecord, Kind, Operator, Source};
+use flownet_runtime::snapshot::{IsOver, Snapshot};
 use flownet_runtime::{
-    Chain, CheckpointContext, CheckpointMode, CheckpointOrder, CheckpointReport, Outputs, SourceStatus, StatePart,
-    TaskContext, TaskError,
+    CheckpointContext, CheckpointMode, CheckpointOrder, CheckpointReport, SourceStatus, TaskContext, TaskError,
 };
 
+use crate::bytes::{Bytes, chain_of_two};
 use crate::rig::{Job, RunningTask, wait_until};
 
 /// What the test and the chain know of each other.
@@ -26,24 +27,17 @@ struct SharedCounts {
     reports: Mutex<Vec<CheckpointReport>>,
 }
 
-/// A source that has half of each snapshot ready, and writes the other half when it may.
-struct LaterWriter {
+/// Counts the polls of a source, until it ends.
+struct PolledSource {
     shared: Arc<SharedCounts>,
-    writing: Option<u64>,
 }
 
-fn half(name: &str) -> WrittenState {
-    let share = Share::All { subtask: 0 };
-    let part = StatePart { uid: "source".into(), name: name.into(), share, bytes: vec![] };
-    WrittenState { parts: vec![part], pieces: vec![] }
-}
-
-impl Chain for LaterWriter {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+impl Source<Bytes> for PolledSource {
+    fn open(&mut self, (): (), _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }
 
-    fn poll_source(&mut self, _: &mut Outputs) -> Result<SourceStatus, TaskError> {
+    fn emit<'m>(&mut self, _: &mut Collector<'_, 'm, Bytes>) -> Result<SourceStatus, TaskError> {
         self.shared.polls.fetch_add(1, Ordering::SeqCst);
         Ok(if self.shared.ends.load(Ordering::SeqCst) {
             SourceStatus::Finished
@@ -52,16 +46,49 @@ impl Chain for LaterWriter {
         })
     }
 
-    fn snapshot(&mut self, checkpoint_id: u64, _: Option<u64>) -> Result<WrittenState, TaskError> {
-        self.writing = Some(checkpoint_id);
-        Ok(half("at once"))
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+/// An operator that has half of each snapshot ready, and writes the other half when it may.
+struct LaterWriter {
+    shared: Arc<SharedCounts>,
+    writing: Option<u64>,
+}
+
+impl Operator<Bytes> for LaterWriter {
+    fn process<'m>(&mut self, _: Vec<u8>, collector: &mut Collector<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        collector.refuse("takes no records")
+    }
+
+    fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        self.writing = Some(to.checkpoint_id());
+        to.add_items("at once", [b"half"]);
+        Ok(())
+    }
+
+    fn abort(&mut self, (): (), checkpoint_id: u64) -> Result<(), TaskError> {
+        self.writing.take_if(|writing| *writing == checkpoint_id);
+        Ok(())
+    }
+}
+
+impl KeyedOperator<Bytes> for LaterWriter {
+    fn process_keyed(
+        &mut self,
+        _: &KeyedRecord<'_>,
+        collector: &mut Collector<'_, '_, Bytes>,
+    ) -> Result<(), TaskError> {
+        collector.refuse("takes no records")
     }
 
     fn is_writing(&self) -> bool {
         self.writing.is_some()
     }
 
-    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<WrittenState, TaskError> {
+    fn write_on(&mut self, (): (), to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
+        let checkpoint_id = to.checkpoint_id();
         assert_eq!(self.writing, Some(checkpoint_id));
         self.shared.written_on.fetch_add(1, Ordering::SeqCst);
         if self.shared.refused.load(Ordering::SeqCst) == checkpoint_id {
@@ -72,14 +99,10 @@ impl Chain for LaterWriter {
             while !is_over() {
                 std::thread::yield_now();
             }
-            return Ok(WrittenState::default());
+            return Ok(());
         }
         self.writing = None;
-        Ok(half("later"))
-    }
-
-    fn abort(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
-        self.writing.take_if(|writing| *writing == checkpoint_id);
+        to.add_items("later", [b"half"]);
         Ok(())
     }
 }
@@ -94,7 +117,11 @@ impl Rig {
         let shared = Arc::new(SharedCounts::default());
         let mut job = Job::new(1);
         let source = job.vertex("source", &[0]);
-        job.run(source, |_| LaterWriter { shared: Arc::clone(&shared), writing: None });
+        job.run(source, |_| {
+            let source = PolledSource { shared: Arc::clone(&shared) };
+            let writer = LaterWriter { shared: Arc::clone(&shared), writing: None };
+            chain_of_two(Kind::Source(Box::new(source)), Kind::Keyed(Box::new(writer)))
+        });
         let running = job.start_with(|_| {
             let shared = Arc::clone(&shared);
             let report = Arc::new(move |report| shared.reports.lock().unwrap().push(report));
@@ -204,7 +231,7 @@ fn a_task_that_ends_meanwhile_writes_on_and_waits_for_a_checkpoint_behind_its_en
     rig.order(CheckpointOrder::Complete(1));
     assert!(rig.running.tasks[0].outcome().is_none());
     rig.trigger(2, BarrierKind::Aligned);
-    rig.wait_for(&["finished", "1 overtook", "1: at once, later", "2: at once, later, ended"]);
+    rig.wait_for(&["finished", "1 overtook", "1: at once, later", "2: at once, finished, later, ended"]);
     rig.order(CheckpointOrder::Complete(2));
     rig.running.join();
     rig.running.finish_and_assert_all_segments_home();
