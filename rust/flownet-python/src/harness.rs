@@ -201,7 +201,8 @@ type ChainInspection<'py> = flownet_runtime::operator::Inspection<Bound<'py, PyA
 fn looked<'py>(py: Python<'py>, harness: &Harness) -> PyResult<Vec<(String, ChainInspection<'py>)>> {
     let mut all = Vec::new();
     for (spec, chain) in harness.chains::<PythonFormat>() {
-        let inspected = chain.inspect(py, |info, found| all.push((info.name().to_owned(), found)));
+        let decode = |format: &PythonFormat, bytes: &[u8], info: &_| format.decode(py, bytes, info);
+        let inspected = chain.inspect(py, decode, |info, found| all.push((info.name().to_owned(), found)));
         inspected.map_err(|error| {
             let (subtask, parallelism) = (spec.subtask, spec.parallelism);
             failed(py, HarnessStop { task: spec.name.clone(), subtask, parallelism, error })

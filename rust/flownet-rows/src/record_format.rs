@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use flownet_runtime::operator::{BatchRecords, OperatorChain, RecordFormat};
+use flownet_runtime::operator::{BatchRecords, OperatorChain, Received, RecordFormat};
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::work::{ThreadWork, Work};
 use flownet_runtime::{OperatorFailure, Outputs, TaskError};
@@ -253,17 +253,21 @@ impl RecordFormat for RowsFormat {
         work(out)
     }
 
-    fn decode<'m>(&self, (): Self::Token<'m>, _: &[u8], info: &OperatorInfo) -> Result<Self::Record<'m>, TaskError> {
-        Err(TaskError::Config(format!("rows came to operator '{}', which heads no task of rows", info.operator)))
-    }
-
-    fn gather(&mut self, bytes: &[u8], info: &OperatorInfo) -> Result<bool, TaskError> {
-        let Some(arriving) = &mut self.arriving else { return Ok(false) };
+    fn receive<'m>(
+        &mut self,
+        (): Self::Token<'m>,
+        bytes: &[u8],
+        info: &OperatorInfo,
+    ) -> Result<Received<Self::Record<'m>>, TaskError> {
+        let Some(arriving) = &mut self.arriving else {
+            let message = format!("rows came to operator '{}', which heads no task of rows", info.operator);
+            return Err(TaskError::Config(message));
+        };
         arriving.push(bytes).map_err(|error| info.malformed(&error))?;
-        Ok(true)
+        Ok(Received::Gathered { is_enough: arriving.is_full() })
     }
 
-    fn gathered<'m>(
+    fn take_gathered<'m>(
         &mut self,
         (): Self::Token<'m>,
         info: &OperatorInfo,
@@ -271,10 +275,6 @@ impl RecordFormat for RowsFormat {
         let Some(arriving) = &mut self.arriving else { return Ok(None) };
         let batch = arriving.take().map_err(|error| info.malformed(&error))?;
         Ok(batch.map(RowRecord::Batch))
-    }
-
-    fn has_gathered_enough(&self) -> bool {
-        self.arriving.as_ref().is_some_and(RowInput::is_full)
     }
 
     fn rows(&self, bytes: &[u8]) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use flownet_core::CustomEvent;
 use flownet_rows::{CarriesRows, RowBatch, RowInput};
-use flownet_runtime::operator::{self, RecordFormat};
+use flownet_runtime::operator::{self, Received, RecordFormat};
 use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::exceptions::PyTypeError;
@@ -41,6 +41,17 @@ impl PythonFormat {
     /// The format for a task that receives rows in place of objects.
     pub(super) fn with_rows(self, arriving: Option<RowInput>) -> Self {
         Self { arriving, ..self }
+    }
+
+    /// Decodes a record, a key or a value.
+    #[inline]
+    pub(crate) fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        bytes: &[u8],
+        info: &OperatorInfo,
+    ) -> Result<Bound<'py, PyAny>, TaskError> {
+        codec::decode(py, bytes, &self.classes).map_err(|error| info.codec_failed(py, error, None))
     }
 }
 
@@ -87,22 +98,18 @@ impl RecordFormat for PythonFormat {
     }
 
     #[inline]
-    fn decode<'py>(
-        &self,
+    fn receive<'py>(
+        &mut self,
         py: Self::Token<'py>,
         bytes: &[u8],
         info: &OperatorInfo,
-    ) -> Result<Self::Record<'py>, TaskError> {
-        codec::decode(py, bytes, &self.classes).map_err(|error| info.codec_failed(py, error, None))
-    }
-
-    fn gather(&mut self, bytes: &[u8], info: &OperatorInfo) -> Result<bool, TaskError> {
-        let Some(arriving) = &mut self.arriving else { return Ok(false) };
+    ) -> Result<Received<Self::Record<'py>>, TaskError> {
+        let Some(arriving) = &mut self.arriving else { return self.decode(py, bytes, info).map(Received::Record) };
         arriving.push(bytes).map_err(|error| info.refused(CODEC_ERROR, error.to_string(), None))?;
-        Ok(true)
+        Ok(Received::Gathered { is_enough: arriving.is_full() })
     }
 
-    fn gathered<'py>(
+    fn take_gathered<'py>(
         &mut self,
         py: Self::Token<'py>,
         info: &OperatorInfo,
@@ -111,10 +118,6 @@ impl RecordFormat for PythonFormat {
         let batch = arriving.take().map_err(|error| info.refused(CODEC_ERROR, error.to_string(), None))?;
         let object = batch.map(|batch| Bound::new(py, PyRowBatch(batch)).map(Bound::into_any)).transpose();
         object.map_err(|error| info.failed(py, &error, None))
-    }
-
-    fn has_gathered_enough(&self) -> bool {
-        self.arriving.as_ref().is_some_and(RowInput::is_full)
     }
 
     #[inline]

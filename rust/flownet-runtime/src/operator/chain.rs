@@ -11,7 +11,7 @@ use flownet_core::{CustomEvent, Round};
 use super::collector::Downstream;
 use super::record::{KeyedRecord, take_stamp};
 use super::stage::{OutputEdge, Stage, Target};
-use super::{Collector, InspectedState, Inspection, Kind, RecordFormat};
+use super::{Collector, InspectedState, Inspection, Kind, Received, RecordFormat};
 use crate::chain::{AwaitedInput, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
@@ -98,17 +98,18 @@ impl<M: RecordFormat> OperatorChain<M> {
         })
     }
 
-    /// Shows the state of each operator, upstream first, between two batches.
+    /// Shows the state of each operator, upstream first, between two batches. `decode` decodes keys and records.
     pub fn inspect<'m>(
         &self,
         token: M::Token<'m>,
+        decode: impl Fn(&M, &[u8], &M::Info) -> Result<M::Record<'m>, TaskError>,
         mut tell: impl FnMut(&M::Info, OperatorInspection<'m, M>),
     ) -> Result<(), TaskError> {
         for stage in &self.stages {
             let Some(operator) = stage.kind.operator() else { continue };
             let mut found = InspectedState::new();
             operator.inspect(token, &mut found)?;
-            tell(&stage.info, found.decoded(|bytes| self.medium.decode(token, bytes, &stage.info))?);
+            tell(&stage.info, found.decoded(|bytes| decode(&self.medium, bytes, &stage.info))?);
         }
         Ok(())
     }
@@ -186,32 +187,32 @@ impl<M: RecordFormat> OperatorChain<M> {
         out.metrics().begin(Work::Rust);
         let entry = self.entries[index];
         let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
-        if !entry.keyed {
-            let (timestamp_ms, body) = entry.split(bytes, watermark_ms)?;
-            count_rows(&self.medium, body, out);
-            if self.medium.gather(body, &head.info)? {
-                return if self.medium.has_gathered_enough() { self.push_gathered(token, out, now_ms) } else { Ok(()) };
+        let (timestamp_ms, value) = if entry.keyed {
+            let record = entry.keyed_record(bytes, watermark_ms)?;
+            if self.is_keyed {
+                head.taken.add(count_rows(&self.medium, record.value(), out));
+                let collector = Collector::new(token, downstream, NO_LINKS, out, now_ms);
+                return head.process_keyed(&record, collector.of_record(record.timestamp_ms, entry.side));
             }
-            let collector = Collector::new(token, downstream, NO_LINKS, out, now_ms);
-            let record = self.medium.decode(token, body, &head.info)?;
-            return head.process(record, collector.of_record(timestamp_ms, entry.side));
+            // A keyed edge may lead to an operator that needs no key: it gets the record alone.
+            (record.timestamp_ms, record.value())
+        } else {
+            entry.split(bytes, watermark_ms)?
+        };
+        count_rows(&self.medium, value, out);
+        match self.medium.receive(token, value, &head.info)? {
+            Received::Record(record) => {
+                let collector = Collector::new(token, downstream, NO_LINKS, out, now_ms);
+                head.process(record, collector.of_record(timestamp_ms, entry.side))
+            }
+            Received::Gathered { is_enough: true } => self.push_gathered(token, out, now_ms),
+            Received::Gathered { is_enough: false } => Ok(()),
         }
-        let record = entry.keyed_record(bytes, watermark_ms)?;
-        let rows = count_rows(&self.medium, record.value(), out);
-        let collector = Collector::new(token, downstream, NO_LINKS, out, now_ms);
-        let collector = collector.of_record(record.timestamp_ms, entry.side);
-        if self.is_keyed {
-            head.taken.add(rows);
-            return head.process_keyed(&record, collector);
-        }
-        // A keyed edge may lead to an operator that needs no key: it gets the record alone.
-        let record = self.medium.decode(token, record.value(), &head.info)?;
-        head.process(record, collector)
     }
 
     /// Processes the records that the record format has gathered.
     fn push_gathered(&mut self, token: M::Token<'_>, out: &mut Outputs, now_ms: i64) -> Result<(), TaskError> {
-        while let Some(record) = self.medium.gathered(token, &self.stages[0].info)? {
+        while let Some(record) = self.medium.take_gathered(token, &self.stages[0].info)? {
             let (head, downstream) = Downstream::split(&mut self.stages, 0, &mut self.exits);
             let collector = Collector::new(token, downstream, NO_LINKS, out, now_ms);
             head.process(record, collector.of_record(NO_TIMESTAMP, 0))?;

@@ -91,34 +91,22 @@ pub trait RecordFormat: Send + Sized + 'static {
     /// Runs `work`, which may block, while other threads may be attached.
     fn detached<R: Send>(token: Self::Token<'_>, out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R;
 
-    /// Decodes the record that arrived as these bytes.
-    fn decode<'m>(
-        &self,
+    /// Takes the record that arrived as these bytes. The format may gather it, to pass it on with others as one record.
+    fn receive<'m>(
+        &mut self,
         token: Self::Token<'m>,
         bytes: &[u8],
         info: &Self::Info,
-    ) -> Result<Self::Record<'m>, TaskError>;
+    ) -> Result<Received<Self::Record<'m>>, TaskError>;
 
-    /// Gathers the record of these bytes, to pass it on with others as one record. Returns false if the caller has to
-    /// [decode](Self::decode) it by itself.
-    fn gather(&mut self, bytes: &[u8], info: &Self::Info) -> Result<bool, TaskError> {
-        let _ = (bytes, info);
-        Ok(false)
-    }
-
-    /// Returns the gathered records as one, if there are any. Called once enough are gathered, and when a batch ends.
-    fn gathered<'m>(
+    /// Returns gathered records as one, until none are left. Called once enough are gathered, and when a batch ends.
+    fn take_gathered<'m>(
         &mut self,
         token: Self::Token<'m>,
         info: &Self::Info,
     ) -> Result<Option<Self::Record<'m>>, TaskError> {
         let _ = (token, info);
         Ok(None)
-    }
-
-    /// Returns true if enough records are gathered.
-    fn has_gathered_enough(&self) -> bool {
-        false
     }
 
     /// Returns the number of rows in a record of these bytes, `None` for a single row.
@@ -178,6 +166,18 @@ pub trait RecordFormat: Send + Sized + 'static {
 
     /// The user's name of the operator.
     fn name(info: &Self::Info) -> &str;
+}
+
+/// The outcome of [`RecordFormat::receive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received<R> {
+    /// The record, decoded.
+    Record(R),
+    /// The format has gathered it, and possibly enough records to [take](RecordFormat::take_gathered).
+    Gathered {
+        /// True if the gathered records should be taken now.
+        is_enough: bool,
+    },
 }
 
 /// Encodes records that leave the task, chooses their subpartition and gives them to an output.
