@@ -189,9 +189,11 @@ pub(crate) struct TaskPlace {
 impl TaskPlace {
     pub(crate) fn sample(
         &self,
-        (has_ended, state_bytes): (bool, Option<u64>),
-        (previous, latest): (&Sample, &Sample),
+        previous: &Sample,
+        latest: &Sample,
         counted: &FunctionCounts,
+        has_ended: bool,
+        state_bytes: Option<u64>,
     ) -> TaskSample {
         let time = latest.metrics.time.since(&previous.metrics.time);
         let seconds = time.total().as_secs_f64();

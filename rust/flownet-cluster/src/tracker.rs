@@ -52,6 +52,14 @@ struct PendingCheckpoint {
     unanswered: BTreeSet<u32>,
 }
 
+/// Tasks that restart while others run.
+#[derive(Debug)]
+pub(crate) struct FailedTasks<'a> {
+    pub(crate) tasks: &'a [u32],
+    /// Names of their vertices for users.
+    pub(crate) names: Vec<String>,
+}
+
 /// Stalls of the job.
 #[derive(Debug, Default)]
 struct Stalls {
@@ -109,12 +117,13 @@ impl Tracker {
         }
     }
 
-    /// Records a failed attempt that another follows: of some tasks, given by numbers and user-visible names, or of the
-    /// whole job. These tasks make no progress until it begins.
+    /// Records a failed attempt that another follows: of some tasks, or of the whole job. These tasks make no progress
+    /// until it begins.
     pub(crate) fn restarting(
         &mut self,
-        (cause, traceback): (String, Option<&str>),
-        some: Option<(&[u32], Vec<String>)>,
+        cause: String,
+        traceback: Option<&str>,
+        some: Option<FailedTasks<'_>>,
         now: Duration,
     ) {
         self.history.restarted += 1;
@@ -123,8 +132,8 @@ impl Tracker {
                 self.tasks.iter_mut().for_each(TaskSamples::fail);
                 Vec::new()
             }
-            Some((failed, names)) => {
-                for task in failed {
+            Some(FailedTasks { tasks, names }) => {
+                for task in tasks {
                     if let Some(task) = self.tasks.get_mut(*task as usize) {
                         task.fail();
                     }
@@ -453,7 +462,7 @@ impl TaskSamples {
     }
 
     fn sample_now(&self) -> TaskSample {
-        self.place.sample((self.ended, self.state_bytes), (&self.previous, &self.latest), &self.counted)
+        self.place.sample(&self.previous, &self.latest, &self.counted, self.ended, self.state_bytes)
     }
 
     fn lately(&self) -> TaskRates {
@@ -612,6 +621,10 @@ mod tests {
         Tracker::new(&settings, &plan)
     }
 
+    fn failed(tasks: &[u32]) -> Option<FailedTasks<'_>> {
+        Some(FailedTasks { tasks, names: vec!["count".into()] })
+    }
+
     fn metrics(records_in: u64, busy: Duration, idle: Duration) -> MetricsSnapshot {
         let time = TimeShares { busy, idle, ..TimeShares::default() };
         MetricsSnapshot { records_in, time, bytes_in_local: 10, bytes_in_remote: 20, ..MetricsSnapshot::default() }
@@ -641,7 +654,7 @@ mod tests {
         let mut tracker = tracker();
         let long = "ä".repeat(2 * MOST_LETTERS);
         for number in 0..=MOST_TRACEBACKS {
-            tracker.restarting((number.to_string(), Some(&long)), None, SECOND);
+            tracker.restarting(number.to_string(), Some(&long), None, SECOND);
         }
         let restarts = tracker.status(JobState::Running, SECOND, Vec::new()).history.restarts;
         assert_eq!(restarts.len(), MOST_TRACEBACKS + 1);
@@ -656,7 +669,7 @@ mod tests {
         for task in 0..4 {
             tracker.sample(task, metrics(10, SECOND, SECOND), SECOND * 2);
         }
-        tracker.restarting(("lost".into(), None), Some((&[2], vec!["count".into()])), SECOND * 3);
+        tracker.restarting("lost".into(), None, failed(&[2]), SECOND * 3);
         tracker.begin_again(&[2, 3], vec!["count".into(), "print".into()], SECOND * 4);
         tracker.resumed(Some(7));
         let status = tracker.status(JobState::Running, SECOND * 4, Vec::new());
@@ -683,9 +696,9 @@ mod tests {
             let of = |vertex: usize| (status.vertices[vertex].records_in, status.vertices[vertex].records_per_second);
             (of(0), of(1), source, status.bottleneck.is_some())
         };
-        tracker.restarting(("lost".into(), None), Some((&[2, 3], vec!["count".into()])), SECOND * 4);
+        tracker.restarting("lost".into(), None, failed(&[2, 3]), SECOND * 4);
         assert_eq!(told(&tracker), ((3000, 1000.0), (3000, 0.0), 1000.0, true), "the source runs on");
-        tracker.restarting(("lost".into(), None), None, SECOND * 4);
+        tracker.restarting("lost".into(), None, None, SECOND * 4);
         // Late reports of a worker change only counters.
         tracker.sample(0, metrics(3500, SECOND * 4, Duration::ZERO), SECOND * 5);
         assert_eq!(told(&tracker), ((3500, 0.0), (3000, 0.0), 0.0, false));

@@ -199,7 +199,7 @@ impl CheckpointMachine {
             }
             Input::Declined { task, checkpoint, reason, root_cause } => {
                 if self.is_pending(checkpoint) && (task as usize) < self.tasks.len() {
-                    self.abort(checkpoint, (reason, root_cause), now);
+                    self.abort(checkpoint, reason, root_cause, now);
                 }
             }
             Input::Finished { task } => self.reached(task, TaskPhase::Finished),
@@ -208,7 +208,7 @@ impl CheckpointMachine {
             Input::Published { checkpoint } => self.published(checkpoint, now),
             Input::NotPublished { checkpoint, reason } => {
                 if matches!(self.phase, Phase::Publishing { checkpoint: of } if of == checkpoint) {
-                    self.abort(checkpoint, (reason, None), now);
+                    self.abort(checkpoint, reason, None, now);
                 }
             }
             Input::Ending => {
@@ -383,7 +383,7 @@ impl CheckpointMachine {
         self.last_kept.get(&task).is_some_and(|kept| kept.is_last)
     }
 
-    fn abort(&mut self, checkpoint: u64, (reason, root_cause): (String, Option<RootCause>), now: Duration) {
+    fn abort(&mut self, checkpoint: u64, reason: String, root_cause: Option<RootCause>, now: Duration) {
         self.failed += 1;
         self.publishing.clear();
         self.rest(now);
@@ -409,7 +409,7 @@ impl CheckpointMachine {
             Phase::Pending { checkpoint, since, .. } if now >= *since + self.limits.timeout => {
                 let (checkpoint, limit, silent) = (*checkpoint, self.limits.timeout, self.unanswered().len());
                 let reason = format!("{silent} of {} tasks have not answered within {limit:?}", self.tasks.len());
-                self.abort(checkpoint, (reason, None), now);
+                self.abort(checkpoint, reason, None, now);
             }
             Phase::Pending { checkpoint, overtakes_at: Some(overtakes_at), .. } if now >= *overtakes_at => {
                 let checkpoint = *checkpoint;

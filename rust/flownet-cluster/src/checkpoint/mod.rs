@@ -22,7 +22,7 @@ mod tests;
 
 pub(crate) use self::machine::{CheckpointLimits, CheckpointMachine, Command, Input, TaskSnapshotRef};
 pub use self::parts::CheckpointPart;
-pub(crate) use self::parts::CheckpointParts;
+pub(crate) use self::parts::{CheckpointParts, SnapshotTimes};
 pub use self::redistribution::RestoreMismatch;
 pub(crate) use self::redistribution::{assign, operators, without_uid, without_uid_in};
 pub(crate) use self::repeated::RepeatedFailure;

@@ -29,23 +29,29 @@ pub struct CheckpointPart {
     pub stood_still: Duration,
 }
 
+/// Times of one subtask's snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SnapshotTimes {
+    /// Time from the trigger until the snapshot was written.
+    pub(crate) after: Duration,
+    /// Time from the first barrier to the last.
+    pub(crate) aligned: Duration,
+    /// Longest single pause of the subtask.
+    pub(crate) stood_still: Duration,
+}
+
 /// Statistics of the checkpoint that is being taken, collected from the acknowledgements of its subtasks.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointParts(BTreeMap<u32, CheckpointPart>);
 
 impl CheckpointParts {
-    /// Adds the snapshot of a subtask of `task`, written `after` the trigger.
-    pub(crate) fn acknowledged(
-        &mut self,
-        task: u32,
-        snapshot: &TaskSnapshot,
-        (after, aligned, stood_still): (Duration, Duration, Duration),
-    ) {
+    /// Adds the snapshot of a subtask of `task`.
+    pub(crate) fn acknowledged(&mut self, task: u32, snapshot: &TaskSnapshot, times: SnapshotTimes) {
         let part = self.part(task);
         part.subtasks += 1;
-        part.duration = part.duration.max(after);
-        part.aligned = part.aligned.max(aligned);
-        part.stood_still = part.stood_still.max(stood_still);
+        part.duration = part.duration.max(times.after);
+        part.aligned = part.aligned.max(times.aligned);
+        part.stood_still = part.stood_still.max(times.stood_still);
         part.add(snapshot);
     }
 
@@ -85,11 +91,16 @@ mod tests {
     fn subtasks_add_up_and_the_longest_counts() {
         let ms = Duration::from_millis;
         let written = |bytes| TaskSnapshot { parts: Vec::new(), bytes };
+        let times = |after, aligned, stood_still| SnapshotTimes {
+            after: ms(after),
+            aligned: ms(aligned),
+            stood_still: ms(stood_still),
+        };
         let mut parts = CheckpointParts::default();
-        parts.acknowledged(1, &written(10), (ms(30), ms(5), ms(1)));
+        parts.acknowledged(1, &written(10), times(30, 5, 1));
         parts.overtook(1, &written(7));
-        parts.acknowledged(0, &written(1), (ms(2), ms(0), ms(3)));
-        parts.acknowledged(1, &written(20), (ms(20), ms(6), ms(0)));
+        parts.acknowledged(0, &written(1), times(2, 0, 3));
+        parts.acknowledged(1, &written(20), times(20, 6, 0));
         let taken = parts.take();
         let told = |part: &CheckpointPart| (part.task, part.subtasks, part.written_bytes, part.duration);
         assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), [(0, 1, 1, ms(2)), (1, 2, 37, ms(30))]);

@@ -15,7 +15,7 @@ use crate::{
     sample::{JobSample, WorkerSample},
     settings::JobSettings,
     stall::Stall,
-    tracker::Tracker,
+    tracker::{FailedTasks, Tracker},
 };
 
 /// Status store that the driver writes and the handle reads and waits for.
@@ -117,11 +117,10 @@ impl StatusStore {
         self.lock().tracker.begin_again(tasks, names, now);
     }
 
-    /// Records a failed attempt that another follows: of some tasks, given by numbers and user-visible names, or of the
-    /// whole job.
-    pub(super) fn restarting(&self, cause: &ClusterError, some: Option<(&[u32], Vec<String>)>) {
+    /// Records a failed attempt that another follows: of some tasks, or of the whole job.
+    pub(super) fn restarting(&self, cause: &ClusterError, some: Option<FailedTasks<'_>>) {
         let now = self.began.elapsed();
-        self.lock().tracker.restarting((cause.to_string(), cause.traceback()), some, now);
+        self.lock().tracker.restarting(cause.to_string(), cause.traceback(), some, now);
     }
 
     pub(super) fn checkpoint_made(&self, checkpoint: CheckpointSummary, bytes: &[u64]) {

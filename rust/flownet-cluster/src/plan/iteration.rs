@@ -25,7 +25,7 @@ impl Iterations {
         let mut within = vec![false; checked.ends.len()];
         for &(head, tail) in &ends {
             let inside = LoopBody::new(checked, head, tail);
-            inside.check(checked, (head, tail))?;
+            inside.check(checked, head, tail)?;
             for (edge, &(from, to)) in checked.ends.iter().enumerate() {
                 if inside.has(from) && inside.has(to) {
                     within[edge] = true;
@@ -86,7 +86,7 @@ impl LoopBody {
         self.0[position]
     }
 
-    fn check(&self, checked: &CheckedDataflow<'_>, (head, tail): (usize, usize)) -> Result<(), PlanError> {
+    fn check(&self, checked: &CheckedDataflow<'_>, head: usize, tail: usize) -> Result<(), PlanError> {
         let (first, last) = (checked.operator(head), checked.operator(tail));
         if !self.has(tail) {
             return Err(PlanError::IterationApart { operator: last.name.clone() });

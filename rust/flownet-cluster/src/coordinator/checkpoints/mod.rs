@@ -23,7 +23,9 @@ use super::savepoints::{SavepointRequest, Savepoints, copy_last, copy_to_all};
 use super::status_store::StatusStore;
 use super::workers::Workers;
 use crate::{
-    checkpoint::{CheckpointLimits, CheckpointMachine, CheckpointParts, Command, Input, TaskSnapshotRef},
+    checkpoint::{
+        CheckpointLimits, CheckpointMachine, CheckpointParts, Command, Input, SnapshotTimes, TaskSnapshotRef,
+    },
     error::ClusterError,
     machine::{Failure, JobState},
     report::CheckpointSummary,
@@ -339,8 +341,12 @@ impl Checkpoints {
         Some(match report {
             CheckpointReport::Acknowledged { checkpoint_id: checkpoint, state, end, aligned_us, snapshot_us } => {
                 let after = Duration::from_millis(wall_clock_ms().saturating_sub(attempt.triggered_ms).max(0) as u64);
-                let (aligned, stood_still) = (Duration::from_micros(aligned_us), Duration::from_micros(snapshot_us));
-                attempt.parts.acknowledged(vertex, &state, (after, aligned, stood_still));
+                let times = SnapshotTimes {
+                    after,
+                    aligned: Duration::from_micros(aligned_us),
+                    stood_still: Duration::from_micros(snapshot_us),
+                };
+                attempt.parts.acknowledged(vertex, &state, times);
                 let (is_last, has_finished) = (end.is_some(), end == Some(true));
                 Input::Acknowledged {
                     task,

@@ -17,7 +17,10 @@
 use std::time::Duration;
 
 use super::Driver;
-use crate::machine::{Failure, Input, Outcome};
+use crate::{
+    machine::{Failure, Input, Outcome},
+    tracker::FailedTasks,
+};
 
 impl Driver {
     /// Handles failed regions: they restart, or everything that is left ends.
@@ -30,7 +33,7 @@ impl Driver {
         let names = self.names_of(regions);
         tracing::warn!(job = self.job.settings.job_name, tasks = ?names, %error, ?delay, "tasks failed and are restarted");
         let tasks: Vec<u32> = self.attempts.tasks_of(regions);
-        self.board.restarting(&error, Some((&tasks, names)));
+        self.board.restarting(&error, Some(FailedTasks { tasks: &tasks, names }));
         self.machine.restart_at(now + delay);
         self.show_state();
     }
