@@ -10,13 +10,14 @@ use crate::shown;
 /// Latency of markers to one vertex, over all its subtasks. All values are none without markers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LatencyReport {
-    /// Median latency.
+    /// Median latency of markers that sources emit every `latency_interval`, from the source to the input of this task.
+    /// While the job runs, of the last 10 to 20 s. None without markers.
     #[serde(rename = "latency_p50_seconds", serialize_with = "shown::optional_seconds")]
     pub p50: Option<Duration>,
-    /// Latency that 99 of 100 markers do not exceed.
+    /// Latency that 99 of 100 markers do not exceed. None without markers.
     #[serde(rename = "latency_p99_seconds", serialize_with = "shown::optional_seconds")]
     pub p99: Option<Duration>,
-    /// Longest latency since the attempt began.
+    /// Longest latency of a marker. None without markers.
     #[serde(rename = "latency_max_seconds", serialize_with = "shown::optional_seconds")]
     pub max: Option<Duration>,
     /// All latencies since the attempt began, by the vertex of their source.

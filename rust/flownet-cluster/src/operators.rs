@@ -6,21 +6,24 @@ use flownet_runtime::operator_counts::{EdgeCounts, OperatorCounts};
 use serde::Serialize;
 
 /// Input and output counters of one operator.
+///
+/// Records between the operators of a task are not encoded, so bytes are counted for the task only.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OperatorReport {
     /// Name of the operator.
     pub name: Arc<str>,
-    /// Records that it received; none for a source. In a stream of rows each record has several rows.
+    /// Records that it received; 0 for a source. In a stream of rows each record has several rows.
     pub records_in: u64,
-    /// Rows in these records.
+    /// Rows of these records. A numpy array has as many as its first dimension; any other object is one.
     pub rows_in: u64,
-    /// Records that it emitted to downstream operators, in its task or in others; none for a sink.
+    /// Records that it emitted to downstream operators, in its task or in others, each counted once. Includes side
+    /// outputs that are read. None for a sink.
     pub records_out: Option<u64>,
-    /// Rows in these records.
+    /// Rows of these records.
     pub rows_out: Option<u64>,
-    /// Rows received per second; records for objects.
+    /// Rate of `rows_in`, per second. The rate of `records_in` if records are objects.
     pub rows_in_per_second: f64,
-    /// Rows emitted per second; none for a sink.
+    /// Rate of `rows_out`, per second.
     pub rows_out_per_second: Option<f64>,
 }
 

@@ -181,96 +181,99 @@ pub struct RestartSummary {
     pub tasks: Vec<String>,
 }
 
-/// Report of one vertex, over all its subtasks.
+/// Progress of one task, a chain of operators, over all its subtasks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VertexReport {
-    /// Names of its operators.
+    /// Names of its operators, `a -> b`.
     pub name: String,
     /// Number of subtasks.
     pub parallelism: u32,
-    /// Time at which the counters began, since the job was submitted: the job's start, or the restart after a failure.
+    /// Time at which the counters began, in seconds since the job was submitted: 0, or the restart after a failure.
     #[serde(rename = "began_seconds", serialize_with = "shown::seconds")]
     pub began: Duration,
     /// Number of subtasks that have ended.
     #[serde(skip)]
     pub ended: u32,
-    /// Records read, or produced by a source, since the start.
+    /// Records read from upstream, or produced by a source.
     pub records_in: u64,
-    /// Records emitted, or written by a sink, since the start.
+    /// Records emitted downstream, or written by a sink.
     pub records_out: u64,
-    /// Rows in the records read: an array has many.
+    /// Rows of the records read. A numpy array has as many as its first dimension; any other object is one.
     pub rows_in: u64,
-    /// Rows in the records emitted or written.
+    /// Rows of the records emitted or written.
     pub rows_out: u64,
-    /// Records read or produced per second.
+    /// Rate of `records_in`, per second.
     pub records_per_second: f64,
-    /// Bytes read from tasks of the same process since the start.
+    /// Bytes read from tasks of the same process.
     pub bytes_local: u64,
-    /// Bytes read over TCP since the start.
+    /// Bytes read over TCP.
     pub bytes_tcp: u64,
-    /// Share of busy time, 0 to 1, mean over the subtasks.
+    /// Share of time spent on records, 0 to 1, mean over the running subtasks.
     pub busy: f64,
-    /// Share of time waiting for downstream.
+    /// Share of time waiting for downstream to take records, 0 to 1.
     pub back_pressured: f64,
-    /// Share of time without input.
+    /// Share of time waiting for records, 0 to 1.
     pub idle: f64,
-    /// Share of time waiting for the interpreter that the tasks of a process share.
+    /// Share of time waiting for the interpreter, which runs one subtask of a process at a time. More workers have more
+    /// interpreters.
     pub interpreter: f64,
-    /// Part of `idle` spent waiting for async I/O calls of its functions, with as many under way as allowed. The vertex
-    /// reads no records meanwhile.
+    /// Part of `idle` spent waiting for calls of `Stream.map_async`, with `capacity` calls under way. The task reads no
+    /// records meanwhile.
     pub awaiting: f64,
-    /// Part of `idle` in which a source waited for the sources that it is aligned with, which were behind in event
-    /// time.
+    /// Part of `idle` in which a source waited for the sources that `WatermarkStrategy.with_watermark_alignment` aligns
+    /// it with.
     pub aligning: f64,
     /// Finer parts of these shares.
     #[serde(flatten)]
     pub parts: TimeParts,
-    /// `busy` of the busiest subtask: a hot key is visible here and not in the mean.
+    /// `busy` of the busiest subtask, 0 to 1: a hot key is visible here and not in the mean.
     pub busiest: f64,
     /// Number of subtasks about as busy as the busiest.
     #[serde(skip)]
     pub busiest_subtasks: u32,
-    /// Smallest size to which its producers fill buffers, so that in-flight data stays within its limit. None: no
-    /// limit, or full buffers are within it.
+    /// Bytes to which its producers fill buffers, so that in-flight data stays within its limit. None: to the end of
+    /// the buffer.
     #[serde(rename = "fill_limit")]
     pub fill_limit_bytes: Option<u64>,
-    /// Largest in-flight work for one of its subtasks: now, or over its whole life in a report. Zero if it is not
-    /// limited.
+    /// Largest time that one of its subtasks needs for its in-flight data: now, while the job runs, or over the whole
+    /// life. 0 without `max_in_flight_time`.
     #[serde(rename = "in_flight_seconds", serialize_with = "shown::seconds")]
     pub in_flight: Duration,
-    /// Records dropped before it, if its exchange may drop records.
+    /// Records that arrived and were dropped, if `flow_control="drop"` allows it.
     pub dropped_records: u64,
     /// Bytes of these records.
     pub dropped_bytes: u64,
-    /// Late records that its windows dropped.
+    /// Records that its windows dropped because they came later than allowed.
     pub late_records: u64,
     /// Records that did not advance event time, because they were ahead of the others of their split by more than
-    /// `max_ahead`.
+    /// `max_ahead` of `WatermarkStrategy.with_max_ahead`. Windows received them.
     pub records_ahead: u64,
     /// Records to which it assigned timestamps.
     pub timed_records: u64,
-    /// Number of these records that were later than the delay of its watermarks allows.
+    /// Number of these records that were later than the delay of its watermarks allows. Each is compared with the
+    /// latest record of its split. 0 without a delay.
     pub out_of_order_records: u64,
-    /// Largest delay of one of them relative to earlier records of its split, in milliseconds.
+    /// Largest delay of one of them relative to the latest record of its split, in milliseconds: a sufficient delay.
     pub out_of_order_ms: u64,
-    /// Split of that record.
+    /// Split of that record: a file with its row group, or a partition of a topic. None if the source has no splits.
     pub out_of_order_split: Option<String>,
-    /// Smallest watermark of its subtasks, in milliseconds since the epoch; the greatest number after the end of event
-    /// time. None before the first watermark.
+    /// Smallest watermark of its subtasks, in milliseconds since 1970-01-01 UTC; 2**63 - 1 after the end of event time.
+    /// None before the first watermark.
     pub watermark_ms: Option<i64>,
-    /// Time by which the wall clock was ahead of that watermark at the last report. None before the first watermark and
-    /// after the end of event time.
+    /// Seconds by which the wall clock was ahead of that watermark at the last report: the least age of results by
+    /// event time. Below 0, records are ahead of the clock. None before the first watermark and after the end of event
+    /// time.
     #[serde(rename = "watermark_lag_seconds", serialize_with = "shown::milliseconds")]
     pub lag_ms: Option<i64>,
     /// State and pending input of its operators, over all subtasks.
     #[serde(flatten)]
     pub tally: StateStats,
-    /// Bytes of its state in the last published checkpoint, if there is one.
+    /// Bytes of its state in the last published checkpoint. None before the first.
     pub state_bytes: Option<u64>,
     /// Latency from the sources to it, if markers are enabled: recent, or since the attempt began in a report.
     #[serde(flatten)]
     pub latency: LatencyReport,
-    /// Counters of its operators, upstream first, over all subtasks; empty before they began.
+    /// Counters of its operators, upstream first, over all subtasks. Empty before they began.
     pub operators: Vec<OperatorReport>,
 }
 

@@ -31,51 +31,54 @@ pub struct JobSample {
 }
 
 /// Sample of one subtask, from its worker's last report.
+///
+/// Counters are since its start, queues are current, rates and shares are since the previous report. Data in flight to
+/// a subtask is queued upstream (`send_bytes`), on its way, or queued by the subtask itself (`receive_bytes`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskSample {
-    /// Names of its operators.
+    /// Names of its operators, `a -> b`.
     pub name: String,
-    /// Index of its vertex, upstream first.
+    /// Index of its task in the job, upstream first. All subtasks of a task share it.
     #[serde(rename = "task")]
     pub vertex: u32,
-    /// Index within the vertex.
+    /// Index among the subtasks, from 0.
     pub subtask: u32,
-    /// Worker that runs it; 0 is the submitting process.
+    /// Number of the worker that runs it. 0 is the process that called `execute()`.
     pub worker: u32,
     /// Whether it has ended.
     #[serde(rename = "ended")]
     pub has_ended: bool,
-    /// Time of the report, since the job was submitted.
+    /// Time of the report, in seconds since the job was submitted; 0 before the first.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub at: Duration,
     /// Counters since the start, and current queues.
     #[serde(flatten, with = "Counters")]
     pub metrics: MetricsSnapshot,
-    /// Records read or produced per second since the previous report.
+    /// Rate of `records_in` since the previous report, per second.
     pub records_in_per_second: f64,
-    /// Records emitted or written per second since the previous report.
+    /// Rate of `records_out` since the previous report, per second.
     pub records_out_per_second: f64,
-    /// Share of busy time since the previous report, 0 to 1.
+    /// Share of time spent on records since the previous report, 0 to 1.
     pub busy: f64,
-    /// Share of time waiting for downstream or for a source order of the coordinator.
+    /// Share of time waiting for downstream, or for the coordinator under `"storm"` and `"pid"`, 0 to 1.
     pub back_pressured: f64,
-    /// Share of time without input.
+    /// Share of time waiting for records, or for the `rate_limit` of a source, 0 to 1.
     pub idle: f64,
-    /// Share of time waiting for the interpreter.
+    /// Share of time waiting for the interpreter of its process, 0 to 1.
     pub interpreter: f64,
-    /// Part of `idle` spent waiting for async I/O calls of its functions.
+    /// Part of `idle` spent waiting for calls of `Stream.map_async`, 0 to 1.
     pub awaiting: f64,
-    /// Part of `idle` in which a source waited for the sources that it is aligned with.
+    /// Part of `idle` in which a source waited for the sources that it is aligned with, 0 to 1.
     pub aligning: f64,
-    /// Bytes of its state in the last published checkpoint, if there is one.
+    /// Bytes of its state in the last published checkpoint. None before the first.
     pub state_bytes: Option<u64>,
     /// Finer parts of these shares.
     #[serde(flatten)]
     pub parts: TimeParts,
-    /// Metrics of its functions.
+    /// Metrics of its functions, from `ctx.metrics`.
     #[serde(rename = "metrics")]
     pub user_metrics: Vec<UserMetric>,
-    /// Counters of its operators, upstream first; empty before it began.
+    /// Counters of its operators, upstream first, with rates since the previous report. Empty before it began.
     pub operators: Vec<OperatorReport>,
 }
 
@@ -83,20 +86,29 @@ pub struct TaskSample {
 #[derive(Serialize)]
 #[serde(remote = "MetricsSnapshot")]
 struct Counters {
+    /// Records read from upstream, or produced by a source.
     records_in: u64,
+    /// Records emitted downstream, or written by a sink.
     records_out: u64,
+    /// Rows of the records read. A numpy array has as many as its first dimension; any other object is one.
     rows_in: u64,
+    /// Rows of the records emitted or written.
     rows_out: u64,
+    /// Bytes read from tasks of the same process.
     #[serde(rename = "bytes_local")]
     bytes_in_local: u64,
+    /// Bytes read over TCP.
     #[serde(rename = "bytes_tcp")]
     bytes_in_remote: u64,
+    /// Bytes written for downstream, including the length of each record.
     bytes_out: u64,
+    /// Records that arrived and were dropped, if `flow_control="drop"` allows it.
     dropped_records: u64,
+    /// Bytes of these records.
     dropped_bytes: u64,
     #[serde(flatten)]
     queues: QueueSnapshot,
-    #[serde(flatten, with = "EventTime")]
+    #[serde(flatten, with = "EventTimeCounters")]
     event_time: EventTimeSnapshot,
     #[serde(flatten)]
     tally: StateStats,
@@ -109,11 +121,15 @@ struct Counters {
 /// Names of its event-time counters.
 #[derive(Serialize)]
 #[serde(remote = "EventTimeSnapshot")]
-struct EventTime {
+struct EventTimeCounters {
+    /// Its watermark, in milliseconds since 1970-01-01 UTC, as in `TaskReport`.
     watermark_ms: Option<i64>,
+    /// Seconds by which the wall clock was ahead of the watermark, as in `TaskReport`.
     #[serde(rename = "watermark_lag_seconds", serialize_with = "shown::milliseconds")]
     lag_ms: Option<i64>,
+    /// Records that its windows dropped because they came later than allowed.
     late_records: u64,
+    /// Records that did not advance event time, as in `TaskReport`.
     records_ahead: u64,
     #[serde(skip)]
     timed_records: u64,
