@@ -1,7 +1,7 @@
 //! Proof of flownet's flow control by machine, over the machines of flownet-core themselves: [`schedule`] runs seeds of a
 //! simulation, [`model`] explores every interleaving of small cases, and both move the same [`world`].
 //!
-//! `docs/flow-control-proof.md` says what is proven, over what, and what is not.
+//! `docs/internals/flow-control-proof.md` says what is proven, over what, and what is not.
 //!
 //! ```text
 //! plan (workers, pools, links) ──> World <── one Action at a time ──┬── schedule: by chance, from a seed

@@ -1,4 +1,4 @@
-//! `make simulate` and `make prove`: see `docs/flow-control-proof.md`.
+//! `make simulate` and `make prove`: see `docs/internals/flow-control-proof.md`.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -148,7 +148,7 @@ def test_a_parameter_of_another_kind_is_refused_with_what_is_allowed(toy: Callab
 
 
 def test_what_the_documentation_shows_can_be_run(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "internals" / "experiments.md").read_text()
     (toml,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "segments.toml").write_text(toml)
     assert len(find_experiment(str(tmp_path / "segments.toml")).all_cells) == 6

@@ -21,8 +21,8 @@ DOCS = ROOT / "docs"
 CEILINGS = Path(__file__).with_name("prose.json")
 NOT_FOR_USERS = {"dev", "adr", "internals"}
 """Folders of pages for contributors."""
-FOR_LOOKING_UP = {"reference", "coming-from"}
-"""Folders whose pages are tables for the most part."""
+FOR_LOOKING_UP = {"reference", "coming-from", "benchmarks.md"}
+"""Folders and pages that are tables for the most part."""
 
 
 @dataclass(frozen=True)
