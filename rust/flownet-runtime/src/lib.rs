@@ -44,6 +44,7 @@ pub mod work;
 
 mod chain;
 mod contention;
+mod control;
 mod input;
 mod key;
 mod outputs;
@@ -52,6 +53,7 @@ mod root_cause;
 mod task;
 
 pub use self::chain::{AwaitedInput, ChainFactory, GarbageCollections, SourceStatus, TaskChain, TaskContext};
+pub use self::control::{TaskControl, TimeAccountant};
 pub use self::deploy::{BufferNeed, Harness, PreparedTask, TaskHandle, buffers_needed};
 pub use self::error::{ExchangeFailure, ExchangeFailureKind, OperatorFailure, TaskError};
 pub use self::inspection::TaskInspection;

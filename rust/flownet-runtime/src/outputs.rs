@@ -7,35 +7,28 @@
 
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
 
 use flownet_core::keygroup::hash_key;
 use flownet_core::record::writer::{Emit, RecordWriter};
 use flownet_core::subpartition::OvertakenData;
 use flownet_core::{Barrier, CheckpointId, CustomEvent, Event, Round, SubpartitionIndex, Target};
 use flownet_net::{Inlets, ThreadParker};
-use rustix::time::ClockId;
 
+use crate::control::TaskControl;
 use crate::error::TaskError;
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
-use crate::processor::{TimeSpent, cpu_time, queued};
-use crate::source::Pace;
 use crate::time::TimeSignal;
-use crate::time_accounting::{BackpressureCause, TimeShares, TimeState};
+use crate::time_accounting::{BackpressureCause, TimeState};
 
 /// The outputs of one task, one for each edge that leaves it, in the order of
 /// [`TaskSpec::outputs`](crate::spec::TaskSpec::outputs).
 #[derive(Debug)]
 pub struct Outputs {
     writers: Vec<RecordWriter>,
-    parker: Arc<ThreadParker>,
-    /// The connections that drain the writers' buffers.
-    inlets: Arc<Inlets>,
-    cancel: CancelToken,
+    /// Pace, waits and time accounting of the task.
+    pub control: TaskControl,
     metrics: Arc<TaskMetrics>,
-    /// Limits of a source; unlimited for other tasks.
-    pub(crate) pace: Pace,
     /// Number of markers sent so far, from which the readers are drawn.
     markers: u64,
     /// The reader of the output runs on the same thread, so a wait for it would never end.
@@ -142,98 +135,6 @@ impl Outputs {
         waited
     }
 
-    /// Sleeps for `duration`, unless the task is cancelled. The time counts as busy, because a slow operator spends it.
-    pub fn pause(&mut self, duration: Duration) -> Result<(), TaskError> {
-        let end = Instant::now() + duration;
-        loop {
-            self.cancel.check()?;
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            self.parker.park_timeout(left);
-        }
-    }
-
-    /// Sleeps until a record has arrived from outside the exchange, or something else wakes the task, at most for
-    /// `limit`. Check again after the call. The time counts as [`Awaiting`](TimeState::Awaiting).
-    ///
-    /// Returns [`TaskError::Cancelled`] if the task is cancelled.
-    pub fn await_arrival(&mut self, limit: Option<Duration>) -> Result<(), TaskError> {
-        self.cancel.check()?;
-        self.metrics.switch(TimeState::Awaiting);
-        self.inlets.park(&self.parker, limit);
-        self.metrics.switch(TimeState::Busy);
-        self.cancel.check()
-    }
-
-    /// Ends the poll of the source after the current record.
-    pub fn end_poll(&mut self) {
-        self.pace.end_poll();
-    }
-
-    /// Reports a record of a source, with its `bytes` if they are [counted](Self::counts_bytes). Returns false if the
-    /// poll should end.
-    #[inline]
-    pub fn spend(&mut self, bytes: usize) -> bool {
-        self.pace.spend(bytes)
-    }
-
-    /// Returns true if the source is limited by bytes: [`spend`](Self::spend) then needs the size of each record.
-    #[inline]
-    pub fn counts_bytes(&self) -> bool {
-        self.pace.counts_bytes()
-    }
-
-    /// Runs `wait`, which waits for something outside the exchange. Its time counts as idle.
-    pub fn idle_while<R>(&mut self, wait: impl FnOnce() -> R) -> R {
-        self.metrics.switch(TimeState::Idle);
-        let result = wait();
-        self.metrics.switch(TimeState::Busy);
-        result
-    }
-
-    /// Runs `pull`, which may block. CPU time and run-queue delay count as busy, the rest as idle. Expensive (it reads
-    /// two clocks, and a system file, twice): use it only on slow paths.
-    pub fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
-        let before = queued();
-        let result = self.idle_unless_computing(pull);
-        self.metrics.recount(TimeState::Idle, TimeState::Busy, queued().saturating_sub(before));
-        result
-    }
-
-    /// The same, but run-queue delay counts as idle too. The caller accounts for it by
-    /// [`time_spent`](Self::time_spent), for many calls at once.
-    pub fn idle_unless_computing<R>(&mut self, pull: impl FnOnce() -> R) -> R {
-        let before = cpu_time(ClockId::ThreadCPUTime);
-        let result = self.idle_while(pull);
-        let worked = cpu_time(ClockId::ThreadCPUTime).saturating_sub(before);
-        self.metrics.recount(TimeState::Idle, TimeState::Busy, worked);
-        result
-    }
-
-    /// The time that the task has spent so far. Expensive: it reads three clocks and a system file.
-    pub fn time_spent(&self) -> TimeSpent {
-        let worked = cpu_time(ClockId::ThreadCPUTime);
-        let TimeShares { busy, idle, .. } = self.metrics.time();
-        TimeSpent { busy, idle, worked, queued: queued(), process: cpu_time(ClockId::ProcessCPUTime) }
-    }
-
-    /// Moves recorded time from one state to another.
-    pub fn recount(&mut self, from: TimeState, to: TimeState, time: Duration) {
-        self.metrics.recount(from, to, time);
-    }
-
-    /// The task starts to wait for the interpreter. [`has_interpreter`](Self::has_interpreter) ends the wait.
-    pub fn wants_interpreter(&self) {
-        self.metrics.switch(TimeState::Interpreter);
-    }
-
-    /// The task runs its operators again.
-    pub fn has_interpreter(&self) {
-        self.metrics.switch(TimeState::Busy);
-    }
-
     /// The number of outputs of the task.
     pub fn len(&self) -> usize {
         self.writers.len()
@@ -270,11 +171,6 @@ impl Outputs {
         &self.metrics
     }
 
-    /// The read side of the cancel flag.
-    pub fn cancel_token(&self) -> &CancelToken {
-        &self.cancel
-    }
-
     pub(crate) fn new(
         writers: Vec<RecordWriter>,
         parker: Arc<ThreadParker>,
@@ -282,14 +178,15 @@ impl Outputs {
         cancel: CancelToken,
         metrics: Arc<TaskMetrics>,
     ) -> Self {
-        Self { writers, parker, inlets, cancel, metrics, pace: Pace::default(), markers: 0, is_alone: false }
+        let control = TaskControl::new(parker, inlets, cancel, Arc::clone(&metrics));
+        Self { writers, control, metrics, markers: 0, is_alone: false }
     }
 
     /// Registers the task's waker with every output that is not available. Returns true if all are.
     pub(crate) fn poll_available(&mut self) -> Result<bool, TaskError> {
         let mut available = true;
         for writer in &mut self.writers {
-            match writer.poll_available(self.parker.waker()) {
+            match writer.poll_available(self.control.waker()) {
                 Poll::Ready(ready) => ready?,
                 Poll::Pending => available = false,
             }
@@ -306,11 +203,6 @@ impl Outputs {
         Ok(())
     }
 
-    /// Sleeps until the task's waker fires, at most for `limit`.
-    pub(crate) fn park(&self, limit: Option<Duration>) {
-        self.inlets.park(&self.parker, limit);
-    }
-
     #[cold]
     fn refuse_to_wait(&self) -> TaskError {
         let records = self.metrics.snapshot().records_out;
@@ -322,17 +214,15 @@ impl Outputs {
     fn wait_for_segments(&mut self) -> Result<(), TaskError> {
         for writer in &mut self.writers {
             while writer.is_blocked() {
-                self.cancel.check()?;
-                match writer.poll_ready(self.parker.waker()) {
+                self.control.cancel().check()?;
+                match writer.poll_ready(self.control.waker()) {
                     Poll::Ready(ready) => {
                         ready?;
                         // `is_blocked` shows whether that was all of it.
                         let _ = writer.resume()?;
                     }
                     Poll::Pending if self.is_alone => return Err(self.refuse_to_wait()),
-                    Poll::Pending => {
-                        self.inlets.park(&self.parker, None);
-                    }
+                    Poll::Pending => self.control.park(None),
                 }
             }
         }

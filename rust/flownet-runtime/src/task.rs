@@ -199,7 +199,7 @@ impl<M: RecordFormat> Task<M> {
         self.count();
         self.has_run = true;
         if self.input.is_none() {
-            self.outputs.pace.set_limit(self.chain.rate_limit())?;
+            self.outputs.control.pace.set_limit(self.chain.rate_limit())?;
         }
         let drain = self.run_to_end_of_input()?;
         self.finish(drain)
@@ -335,7 +335,7 @@ impl<M: RecordFormat> Task<M> {
         match self.mailbox.take() {
             Some(Mail::Cancel) => Err(TaskError::Cancelled),
             Some(Mail::Order(order)) => {
-                self.outputs.pace.follow(order, self.started.elapsed());
+                self.outputs.control.pace.follow(order, self.started.elapsed());
                 Ok(())
             }
             Some(Mail::EndSource { drain }) => {
@@ -395,8 +395,8 @@ impl<M: RecordFormat> Task<M> {
         if self.chain.is_ahead() {
             return Ok(Step::Align(None));
         }
-        let now = if self.outputs.pace.is_free() { Duration::ZERO } else { self.started.elapsed() };
-        match self.outputs.pace.begin(now) {
+        let now = if self.outputs.control.pace.is_free() { Duration::ZERO } else { self.started.elapsed() };
+        match self.outputs.control.pace.begin(now) {
             Turn::Go => {}
             Turn::Wait(wait) => return Ok(Step::Wait(Some(wait))),
             Turn::Held(limit) => return Ok(Step::Held(limit)),
@@ -404,7 +404,7 @@ impl<M: RecordFormat> Task<M> {
         self.switch(TimeState::Busy);
         let before = self.cx.metrics.records_in();
         let status = self.chain.poll_source(&mut self.outputs)?;
-        self.outputs.pace.end(self.cx.metrics.records_in() - before, now);
+        self.outputs.control.pace.end(self.cx.metrics.records_in() - before, now);
         Ok(match status {
             SourceStatus::More => Step::More,
             SourceStatus::Idle { wake_after } => Step::Wait(Some(wake_after)),
@@ -481,7 +481,7 @@ impl<M: RecordFormat> Task<M> {
         }
         self.switch(state);
         match state {
-            TimeState::SoftBackPressured(_) => self.outputs.park(limit),
+            TimeState::SoftBackPressured(_) => self.outputs.control.park(limit),
             _ => {
                 self.inlets.park(&self.parker, limit);
             }

@@ -161,28 +161,28 @@ pub(super) fn this_thread(py: Python<'_>) -> PyResult<c_ulong> {
 /// Runs `work` with the interpreter. Waits to acquire it and to release it do not count as work of the task.
 /// A thread that releases the interpreter while another one requests it blocks until that thread has it.
 pub(super) fn attached<R>(out: &mut Outputs, work: impl FnOnce(Python<'_>, &mut Outputs) -> R) -> R {
-    out.wants_interpreter();
+    out.control.time.wants_interpreter();
     let result = Python::attach(|py| {
-        out.has_interpreter();
+        out.control.time.has_interpreter();
         let result = work(py, out);
-        out.wants_interpreter();
+        out.control.time.wants_interpreter();
         result
     });
-    out.has_interpreter();
+    out.control.time.has_interpreter();
     result
 }
 
 /// Runs `work`, which may block, without the interpreter. Waits to release it and to acquire it again do not
 /// count as work of the task.
 pub(super) fn detached<R: Send>(py: Python<'_>, out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R {
-    out.wants_interpreter();
+    out.control.time.wants_interpreter();
     let result = py.detach(|| {
-        out.has_interpreter();
+        out.control.time.has_interpreter();
         let result = work(out);
-        out.wants_interpreter();
+        out.control.time.wants_interpreter();
         result
     });
-    out.has_interpreter();
+    out.control.time.has_interpreter();
     result
 }
 

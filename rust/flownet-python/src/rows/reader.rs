@@ -47,7 +47,7 @@ impl Reader {
                 return Ok(Some(next));
             }
             let Some(stream) = &mut self.stream else { return Ok(None) };
-            let Some(batch) = collector.idle_unless_at_work(|| stream.next()) else {
+            let Some(batch) = collector.control().time.idle_unless_at_work(|| stream.next()) else {
                 self.stream = None;
                 return Ok(None);
             };

@@ -6,12 +6,11 @@ use flownet_core::Round;
 
 use super::RecordFormat;
 use super::stage::{Link, Links, OutputEdge, Stage, Target};
+use crate::control::TaskControl;
 use crate::error::TaskError;
 use crate::mailbox::CancelToken;
 use crate::outputs::Outputs;
-use crate::processor::TimeSpent;
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
-use crate::time_accounting::TimeState;
 use crate::watermark::SplitSignal;
 use crate::work::{Mark, Work};
 
@@ -116,13 +115,13 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
         record: M::Record<'m>,
         measure: impl FnOnce(&M::Record<'m>) -> Result<usize, TaskError>,
     ) -> Result<bool, TaskError> {
-        let bytes = if self.out.counts_bytes() { measure(&record)? } else { 0 };
+        let bytes = if self.out.control.pace.counts_bytes() { measure(&record)? } else { 0 };
         let before = self.out.metrics().at();
         let emitted = self.emit(record);
         // Stages downstream of the source set their own work marker.
         self.resume(before);
         emitted?;
-        Ok(self.out.spend(bytes) && self.out.is_available())
+        Ok(self.out.control.pace.spend(bytes) && self.out.is_available())
     }
 
     /// Emits a signal of event time to everything downstream of the stage.
@@ -208,52 +207,30 @@ impl<'a, 'm, M: RecordFormat> Collector<'a, 'm, M> {
 
     /// Sleeps until the time is over or the task is cancelled. The time counts as busy.
     pub fn pause(&mut self, wait: Duration) -> Result<(), TaskError> {
-        M::detached(self.token, self.out, move |out| out.pause(wait))
+        M::detached(self.token, self.out, move |out| out.control.pause(wait))
     }
 
     /// Sleeps until records may have arrived for the operator from outside the exchange, at most for `limit`. Check for
     /// them right before the call and again after it. An emit in between may sleep too and consume the wake-up. Call
     /// [`end_batch`](Self::end_batch) first, so that downstream stages have emitted their gathered records.
     pub fn await_arrival(&mut self, limit: Option<Duration>) -> Result<(), TaskError> {
-        M::detached(self.token, self.out, move |out| out.await_arrival(limit))
-    }
-
-    /// Ends the poll of an upstream source in the chain. The current record made the stage
-    /// [full](super::WaitingOperator::is_full), or the source ahead of those that it is aligned with.
-    pub fn end_poll(&mut self) {
-        self.out.end_poll();
-    }
-
-    /// Runs a call that may wait for something outside the task.
-    pub fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
-        self.out.idle_unless_at_work(pull)
-    }
-
-    /// The same for callers that account for run-queue delay themselves, by [`time_spent`](Self::time_spent).
-    pub fn idle_unless_computing<R>(&mut self, pull: impl FnOnce() -> R) -> R {
-        self.out.idle_unless_computing(pull)
-    }
-
-    /// The time that the task has spent so far, by kind.
-    pub fn time_spent(&self) -> TimeSpent {
-        self.out.time_spent()
-    }
-
-    /// Corrects the time accounting: `idle` of the recent time was idle, instead of `counted`.
-    pub fn set_idle(&mut self, counted: Duration, idle: Duration) {
-        self.out.recount(TimeState::Idle, TimeState::Busy, counted.saturating_sub(idle));
-        self.out.recount(TimeState::Busy, TimeState::Idle, idle.saturating_sub(counted));
+        M::detached(self.token, self.out, move |out| out.control.await_arrival(limit))
     }
 
     /// Returns true if records can leave the task at once and may do so. A source that the coordinator stops is not
     /// idle.
     pub fn is_available(&self) -> bool {
-        self.out.is_available() && !self.out.pace.is_held()
+        self.out.is_available() && !self.out.control.pace.is_held()
+    }
+
+    /// Pace, waits and time accounting of the task.
+    pub fn control(&mut self) -> &mut TaskControl {
+        &mut self.out.control
     }
 
     /// Set when the task is cancelled.
     pub fn cancel(&self) -> &CancelToken {
-        self.out.cancel_token()
+        self.out.control.cancel()
     }
 
     /// Returns an error because the operator got an element that it cannot take: the chain was built wrongly.

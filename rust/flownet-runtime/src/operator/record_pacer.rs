@@ -25,7 +25,7 @@ impl RecordPacer {
     /// Takes the turn of one record and waits for it. Must not be called while attached.
     pub(super) fn pass(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         match self.take() {
-            Some(wait) => out.pause(wait),
+            Some(wait) => out.control.pause(wait),
             None => Ok(()),
         }
     }

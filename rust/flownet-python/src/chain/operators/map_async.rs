@@ -300,7 +300,7 @@ impl Operator<PythonFormat> for MapAsync {
             self.hand_over(collector.token)?;
         }
         if self.is_full() {
-            collector.end_poll();
+            collector.control().pace.end_poll();
         }
         Ok(())
     }

@@ -115,7 +115,7 @@ impl Timestamps {
     #[cold]
     fn hold_if_ahead(&mut self, collector: &mut Collector<'_, '_>) {
         if self.watermarks.is_ahead() {
-            collector.end_poll();
+            collector.control().pace.end_poll();
         } else if self.own.is_none() {
             self.watermarks.go_on_to_end_of_batch();
         }

@@ -60,7 +60,11 @@ impl Iterable {
         while *pulls < POLL_RECORDS as u32 {
             collector.cancel().check()?;
             *pulls += 1;
-            let next = if is_watched { collector.idle_unless_computing(|| iterator.next()) } else { iterator.next() };
+            let next = if is_watched {
+                collector.control().time.idle_unless_computing(|| iterator.next())
+            } else {
+                iterator.next()
+            };
             let Some(record) = next else { return Ok(SourceStatus::Finished) };
             let record = record.map_err(failed)?;
             if self.tells_splits
@@ -114,11 +118,11 @@ impl Source<PythonFormat> for Iterable {
         if self.is_prompt {
             return self.emit_pulled(collector, &mut pulls);
         }
-        let before = collector.time_spent();
+        let before = collector.control().time.spent();
         let status = self.emit_pulled(collector, &mut pulls);
-        let spent = collector.time_spent().since(&before);
+        let spent = collector.control().time.spent().since(&before);
         let others = TaskThreads::of_all_jobs().count().saturating_sub(1);
-        collector.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
+        collector.control().time.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
         status
     }
 

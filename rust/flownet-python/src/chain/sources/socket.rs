@@ -51,7 +51,7 @@ impl Source<PythonFormat> for SocketText {
             return Ok(None);
         }
         // No data is held back while waiting: everything that had arrived was sent.
-        let poll = out.idle_while(|| socket.fill())?;
+        let poll = out.control.time.idle_while(|| socket.fill())?;
         take_lines(socket, &mut self.lines)?;
         if !self.lines.is_empty() {
             return Ok(None);

@@ -322,15 +322,18 @@ impl Splits {
             None => Ok(ReadResult::End),
             Some(Reader::Object(reader)) => {
                 let reader = reader.bind(py).clone();
-                let read = collector.idle_unless_at_work(|| reader.call_method0(intern!(py, "read")));
+                let read = collector.control().time.idle_unless_at_work(|| reader.call_method0(intern!(py, "read")));
                 let read = read.map_err(|error| failed(&self.info, py, &error))?;
                 batch(read).map_err(|error| self.info.failed(py, &error, None))
             }
             Some(Reader::Iterator { items, yields_batches }) => {
                 let (mut iterator, yields_batches) = (items.bind(py).clone(), *yields_batches);
                 let is_watched = self.waits.is_watched();
-                let next =
-                    if is_watched { collector.idle_unless_computing(|| iterator.next()) } else { iterator.next() };
+                let next = if is_watched {
+                    collector.control().time.idle_unless_computing(|| iterator.next())
+                } else {
+                    iterator.next()
+                };
                 let Some(next) = next else { return Ok(ReadResult::End) };
                 let next = next.map_err(|error| self.info.failed(py, &error, None))?;
                 if next.is_none() {
@@ -583,11 +586,11 @@ impl Source<PythonFormat> for Splits {
         if self.grows || !self.reading.is_empty() {
             let Some(at) = self.next_split(collector.wanted_split(), now) else { return Ok(self.idle(now)) };
             if matches!(self.splits[at].reader, Some(Reader::Iterator { .. })) && self.splits[at].rest.is_none() {
-                let (mut pulls, before) = (0, collector.time_spent());
+                let (mut pulls, before) = (0, collector.control().time.spent());
                 let read = self.read_split(at, collector, &mut pulls);
-                let spent = collector.time_spent().since(&before);
+                let spent = collector.control().time.spent().since(&before);
                 let others = TaskThreads::of_all_jobs().count().saturating_sub(1);
-                collector.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
+                collector.control().time.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
                 read?;
             } else {
                 self.read_split(at, collector, &mut 0)?;
