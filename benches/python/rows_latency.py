@@ -76,7 +76,7 @@ def measured(rate: int, seconds: float, workers: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         env = fn.Environment(parallelism=SUBTASKS, buffer_timeout="1ms")
         rows = env.from_arrow(Paced(rate, WARM_UP_S + seconds), schema=SCHEMA)
-        rows.key_by("key").agg(made_ns=fn.last("made_ns")).sink_to(Latencies(Path(folder)))
+        rows.key_by("key").running_agg(made_ns=fn.last("made_ns")).sink_to(Latencies(Path(folder)))
         result = env.execute(workers=workers)
         found = np.concatenate([np.load(path) for path in Path(folder).iterdir()]) / 1e6
     percentiles = {f"p{percent:g}": float(np.percentile(found, percent)) for percent in (50, 99, 99.9, 100)}

@@ -15,8 +15,8 @@ from .. import _flownet
 from ..connectors import source_methods
 from ..errors import ConfigError, LaunchError, PlanError, UsageWarning, warn_user
 from ..internal import class_changes, config, serialise
-from ..internal.foreign_names import no_attribute
 from ..internal.config import UNSET, Unset
+from ..internal.foreign_names import no_attribute
 from ..observation import log_capture
 from ..planning.arrival_order import arrival_dependent
 from ..planning.dataflow import Dataflow, Node, Origin

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from .. import _flownet, rows
 from ..api.functions import OutputTag
 from ..errors import PlanError
-from ..internal.foreign_names import no_attribute
 from ..internal import config
+from ..internal.foreign_names import no_attribute
 from ..planning.dataflow import DataflowOwner, Node, Origin
 from ..planning.graph import PartitionerName
 from ..streams.stream import Stream

@@ -17,8 +17,8 @@ from ..api.rich_functions import FilterFunction, FlatMapFunction, MapFunction
 from ..api.watermark import WatermarkStrategy, at_end_of_input
 from ..api.window import WindowAssigner
 from ..errors import PlanError
-from ..internal.foreign_names import no_attribute
 from ..internal import config
+from ..internal.foreign_names import no_attribute
 from ..planning.dataflow import Origin, lacks_order
 from ..planning.graph import FlowControl, PartitionerName
 from ..planning.hashing import Hashing, calls_hash

@@ -137,7 +137,7 @@ def test_running_first_and_last_of_rows_go_by_event_time(at_ms: list[int], paral
     env = fn.Environment(parallelism=parallelism)
     objects = env.from_collection([(0, 0, time_ms) for time_ms in at_ms]).assign_timestamps_and_watermarks(STRATEGY)
     rows = objects.rebalance().map(lambda row: (0, row[2])).to_rows({"k": "int64", "v": "int64"})
-    result = rows.key_by("k").agg(first=fn.first("v"), last=fn.last("v")).collect()
+    result = rows.key_by("k").running_agg(first=fn.first("v"), last=fn.last("v")).collect()
     env.execute(workers=0)
     last = result.to_arrow().to_pylist()[-1]
     assert (last["first"], last["last"]) == (min(at_ms), max(at_ms))

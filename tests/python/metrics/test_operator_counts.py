@@ -128,7 +128,7 @@ def test_operators_of_rows_count_rows(workers: int) -> None:
     table = np.zeros(10_000, dtype=[("key", "i8"), ("value", "f8")])
     table["key"] = np.arange(10_000) % 100
     rows = env.from_numpy(table).filter(fn.col("key") < 50)
-    rows.key_by("key").agg(n=fn.count()).collect()
+    rows.key_by("key").running_agg(n=fn.count()).collect()
     result = env.execute(workers=workers)
     head, *others = [operator for task in result.tasks for operator in task.operators]
     assert head.rows_out == 10_000

@@ -286,7 +286,7 @@ def test_running_aggregates_end_with_what_all_rows_come_to(workers: int) -> None
     rows = some_rows(5)
     env = fn.Environment(parallelism=2)
     source = table_of(rows).to_reader(max_chunksize=64)
-    collected = env.from_arrow(source).key_by("key").agg(n=fn.count(), total=fn.sum("value")).collect()
+    collected = env.from_arrow(source).key_by("key").running_agg(n=fn.count(), total=fn.sum("value")).collect()
     env.execute(workers=workers)
     last = {row["key"]: (row["n"], row["total"]) for row in collected.to_arrow().to_pylist()}
     expected: dict[Any, tuple[int, int]] = {}

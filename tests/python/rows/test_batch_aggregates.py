@@ -129,7 +129,7 @@ def test_it_runs_in_workers_beside_others_of_its_kind(workers: int) -> None:
 def test_running_sums_are_those_of_flownet(state_backend: Any, tmp_path: Path) -> None:
     env = fn.Environment(parallelism=2, state_backend=state_backend)
     rows = env.from_arrow(table_of(some_rows(9)).to_reader(max_chunksize=50)).rebalance()
-    sums = rows.key_by("key").agg(own=Sums().of(n="value"), total=fn.sum("value"), n=fn.count()).collect()
+    sums = rows.key_by("key").running_agg(own=Sums().of(n="value"), total=fn.sum("value"), n=fn.count()).collect()
     env.execute()
     found = collected(sums)
     assert [row["own"] for row in found] == [row["total"] for row in found]
@@ -196,11 +196,14 @@ def test_what_cannot_be_is_refused_where_it_is_written() -> None:
         (lambda: Untyped().of("n"), r'Untyped must say what returns is, such as "float64"'),
         (lambda: Stateless().of("n"), "column 'sum': complex is no type of rows"),
         (lambda: Sums().of(), r'Sums.of\(\) needs columns, such as Sums.of\("price"\)'),
-        (lambda: keyed.agg(**unapplied), r'agg\(sum=...\): say of which columns, as in Sums\(...\).of\("price"\)'),
-        (lambda: keyed.agg(sum=Sums().of("m")), "there is no column 'm'"),
-        (lambda: keyed.agg(sum=Sums().of("n", n=fn.col("key"))), "takes two columns that are called 'n'"),
-        (lambda: keyed.agg(key=Sums().of("n")), "two columns of the result are called 'key'"),
-        (lambda: keyed.agg(m=Medians().of("n")), r"without merge\(\) all values of a key are kept"),
+        (
+            lambda: keyed.running_agg(**unapplied),
+            r'running_agg\(sum=...\): say of which columns, as in Sums\(...\).of\("price"\)',
+        ),
+        (lambda: keyed.running_agg(sum=Sums().of("m")), "there is no column 'm'"),
+        (lambda: keyed.running_agg(sum=Sums().of("n", n=fn.col("key"))), "takes two columns that are called 'n'"),
+        (lambda: keyed.running_agg(key=Sums().of("n")), "two columns of the result are called 'key'"),
+        (lambda: keyed.running_agg(m=Medians().of("n")), r"without merge\(\) all values of a key are kept"),
     ]:
         with pytest.raises(PlanError, match=said):
             made()  # type: ignore[no-untyped-call]

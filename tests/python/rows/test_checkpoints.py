@@ -112,12 +112,12 @@ CHANGES: dict[str, tuple[Operation, Operation, str]] = {
         "keys of type number, windows to the end of the input and is .*agg of count, keys of type text, windows",
     ),
     "columns of a key": (
-        lambda rows: rows.key_by("key").agg(n=fn.count()),
-        lambda rows: rows.key_by("key", "text").agg(n=fn.count()),
+        lambda rows: rows.key_by("key").running_agg(n=fn.count()),
+        lambda rows: rows.key_by("key", "text").running_agg(n=fn.count()),
         "keys of type number, so far and is .* keys of type number and text, so far now",
     ),
     "windows in place of all": (
-        lambda rows: rows.key_by("key").agg(n=fn.count()),
+        lambda rows: rows.key_by("key").running_agg(n=fn.count()),
         lambda rows: rows.key_by("key").window(fn.EndOfInput()).agg(n=fn.count()),
         "agg of count, .*, so far and is .*agg of count, .*, windows to the end of the input now",
     ),

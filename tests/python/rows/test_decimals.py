@@ -186,7 +186,9 @@ def test_means_and_spreads_of_them_are_floats_as_in_polars(rows: list[Decimal | 
     given_rows = table(key=(["a"] * len(rows), pa.string()), x=(rows, pa.decimal128(9, 2)))
     env = fn.Environment(parallelism=2)
     keyed = env.from_arrow(given_rows.to_reader(max_chunksize=7)).key_by("key").window(fn.EndOfInput())
-    found = keyed.agg(mean=fn.mean("x"), var=fn.var("x"), std=fn.std("x"), median=fn.approx_quantile("x", 0.5)).collect()
+    found = keyed.agg(
+        mean=fn.mean("x"), var=fn.var("x"), std=fn.std("x"), median=fn.approx_quantile("x", 0.5)
+    ).collect()
     env.execute()
     frame = pl.DataFrame(given_rows)
     x = pl.col("x")
@@ -213,12 +215,12 @@ def test_a_mean_has_the_digits_of_its_sum_whatever_there_was_on_the_way() -> Non
     prices = [*[most] * 3, *[most.copy_negate()] * 3, Decimal("0.01"), Decimal("0.02")]
     env = fn.Environment()
     of_price = table(key=(["a"] * len(prices), pa.string()), x=(prices, pa.decimal128(38, 2)))
-    found = env.from_arrow(of_price).key_by("key").agg(mean=fn.mean("x")).collect()
+    found = env.from_arrow(of_price).key_by("key").running_agg(mean=fn.mean("x")).collect()
     env.execute()
     assert found.to_arrow().to_pylist() == [{"key": "a", "mean": 0.03 / 8}]
     great = table(key=(["a"] * 3, pa.string()), x=([most, most, most], pa.decimal128(38, 2)))
     env = fn.Environment()
-    kept = env.from_arrow(great).key_by("key").agg(mean=fn.mean("x")).collect()
+    kept = env.from_arrow(great).key_by("key").running_agg(mean=fn.mean("x")).collect()
     env.execute()
     # Three of them are no decimal any more.
     assert kept.to_arrow().to_pylist() == [{"key": "a", "mean": pytest.approx(1e36, rel=1e-15)}]
@@ -227,4 +229,4 @@ def test_a_mean_has_the_digits_of_its_sum_whatever_there_was_on_the_way() -> Non
 def test_what_has_no_mean_is_refused() -> None:
     rows = fn.Environment().from_arrow(table(key=(["a"], pa.string()), t=([0], pa.timestamp("s")))).key_by("key")
     with pytest.raises(errors.PlanError, match=r'm = mean\(col\("t"\)\) takes numbers, and'):
-        rows.agg(m=fn.mean("t"))
+        rows.running_agg(m=fn.mean("t"))

@@ -122,7 +122,11 @@ def test_the_best_and_aggregates_follow_the_rule(
     keyed = env.from_arrow(table).rebalance().key_by("g").window(fn.EndOfInput())
     best = keyed.top_n(3, "x", descending=descending).collect()
     of_all = keyed.agg(
-        least=fn.min("x"), most=fn.max("x"), n=fn.approx_count_distinct("x"), q=fn.approx_quantile("x", 1.0), all=fn.collect("x")
+        least=fn.min("x"),
+        most=fn.max("x"),
+        n=fn.approx_count_distinct("x"),
+        q=fn.approx_quantile("x", 1.0),
+        all=fn.collect("x"),
     ).collect()
     env.execute(workers=0)
     there = [value for value in table["x"].to_pylist() if value is not None]

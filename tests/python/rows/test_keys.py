@@ -53,7 +53,7 @@ def test_a_key_groups_as_its_objects_do(key_type: pa.DataType, workers: int) -> 
     column = KEYS[key_type] * 50
     table = pa.table({"key": pa.array(column, key_type), "row": range(len(column))})
     env = fn.Environment(parallelism=2)
-    by_key = env.from_arrow(table).rebalance().key_by("key").agg(total=fn.sum("row")).collect()
+    by_key = env.from_arrow(table).rebalance().key_by("key").running_agg(total=fn.sum("row")).collect()
     both = env.from_arrow(table.append_column("bit", pa.array([row % 2 for row in range(len(column))])))
     by_both = both.rebalance().key_by("bit", "key").window(fn.EndOfInput()).agg(total=fn.sum("row")).collect()
     env.execute(workers)
@@ -139,7 +139,7 @@ def test_nanoseconds_and_years_that_python_does_not_have_are_keys_too() -> None:
     fine = pa.array([1, 1_001, 1, 1_000], pa.timestamp("ns", "UTC"))
     env = fn.Environment(parallelism=2)
     rows = env.from_arrow(pa.table({"far": far, "fine": fine}))
-    results = rows.key_by("far", "fine").agg(n=fn.count()).collect()
+    results = rows.key_by("far", "fine").running_agg(n=fn.count()).collect()
     env.execute()
     found = results.to_arrow()
     numbers = [found[name].cast("int64").to_pylist() for name in ("far", "fine", "n")]

@@ -265,11 +265,20 @@ def test_an_exception_of_a_function_names_it() -> None:
             lambda env: env.from_arrow(TRADES).key_by("symbol").window(fn.Global()).agg(n=fn.count()),
             "gives nothing out: .*EndOfInput",
         ),
-        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(), "agg\\(\\) needs at least one column"),
-        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(n=3), "takes an aggregate"),
-        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(n=fn.sum("symbol")), "numbers, bools and durations"),
-        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(n=fn.sum("sise")), "there is no column 'sise'"),
-        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(symbol=fn.count()), "two columns of the result"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol").running_agg(), "agg\\(\\) needs at least one column"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol").running_agg(n=3), "takes an aggregate"),
+        (
+            lambda env: env.from_arrow(TRADES).key_by("symbol").running_agg(n=fn.sum("symbol")),
+            "numbers, bools and durations",
+        ),
+        (
+            lambda env: env.from_arrow(TRADES).key_by("symbol").running_agg(n=fn.sum("sise")),
+            "there is no column 'sise'",
+        ),
+        (
+            lambda env: env.from_arrow(TRADES).key_by("symbol").running_agg(symbol=fn.count()),
+            "two columns of the result",
+        ),
         (lambda env: env.from_arrow(TRADES, event_time="sise"), "there is no column 'sise'"),
         (lambda env: env.from_arrow(TRADES, event_time="symbol"), "event time is a timestamp"),
         (lambda env: env.from_arrow(TRADES).map_batches(3), "needs a function of a batch"),
@@ -289,7 +298,12 @@ def test_mistakes_are_told_before_anything_runs(env: fn.Environment, make: Any, 
             lambda rows: rows.window(fn.Tumbling("1s")),
             r"window\(\) works by key: call key_by\(\) before it, such as .key_by",
         ),
-        (lambda rows: rows.agg(n=fn.count()), r"\.key_by\(all=fn\.lit\(0\)\)\.agg\(\.\.\.\) to take all rows together"),
+        (lambda rows: rows.agg(n=fn.count()), r"group_by\(all=fn\.lit\(0\)\)\.agg\(\.\.\.\) to take all rows together"),
+        (
+            lambda rows: rows.key_by("symbol").agg(n=fn.count()),
+            r"rows\.group_by\(\.\.\.\)\.agg\(\.\.\.\) gives one row",
+        ),
+        (lambda rows: rows.group_by("symbol").window(fn.EndOfInput()), r"use key_by\(\.\.\.\)\.window\(\.\.\.\)"),
         (lambda rows: rows.map(str), r"map\(\) is of streams of objects: rows\.to_objects\(\)\.map\(\.\.\.\)"),
         (lambda rows: rows.print(), r"rows\.to_objects\(\)\.print\(\.\.\.\)"),
         (lambda rows: rows.nothing(), "'Rows' object has no attribute 'nothing'"),
@@ -348,7 +362,7 @@ def test_rows_without_a_time_name_row_and_column() -> None:
 def test_rows_show_their_columns_and_the_plan_their_operators(env: fn.Environment) -> None:
     rows = env.from_arrow(TRADES).filter(fn.col("size") > 1)
     assert str(rows) == "Rows from filter\n  symbol  utf8\n  price   float64\n  size    int64"
-    rows.key_by("symbol").agg(n=fn.count()).collect()
+    rows.key_by("symbol").running_agg(n=fn.count()).collect()
     plan = env.explain()
     assert "filter" in plan
     assert "partial agg" in plan

@@ -159,7 +159,7 @@ def test_a_text_that_is_none_of_the_type_names_file_and_column(
 def test_files_of_subtasks_that_had_no_rows_are_read_with_the_others(workers: int, tmp_path: Path) -> None:
     env = fn.Environment(parallelism=3)
     rows = env.from_arrow(pa.table({"n": [1, 2]})).filter(fn.col("n") > 1)
-    rows.key_by("n").agg(rows=fn.count()).write_json(tmp_path)
+    rows.key_by("n").running_agg(rows=fn.count()).write_json(tmp_path)
     env.execute(workers=workers)
     assert [path.stat().st_size > 0 for path in sorted(tmp_path.iterdir())].count(True) == 1
     env = fn.Environment(parallelism=2)

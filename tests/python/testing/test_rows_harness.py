@@ -180,7 +180,7 @@ def test_an_aggregate_of_ones_own_by_window() -> None:
 
 
 def test_running_aggregates_and_firsts() -> None:
-    with RowsHarness(lambda rows: rows.key_by("of").agg(sum=fn.sum("price")), TICKS) as harness:
+    with RowsHarness(lambda rows: rows.key_by("of").running_agg(sum=fn.sum("price")), TICKS) as harness:
         assert harness.send(ticks(("a", 1), ("a", 2))) == [{"of": "a", "sum": 3}]
         assert harness.send(ticks(("a", 4))) == [{"of": "a", "sum": 7}]
     with RowsHarness(lambda rows: rows.key_by("of").deduplicate("1h"), TICKS, timestamps=False) as harness:
@@ -293,7 +293,7 @@ def test_a_harness_of_objects_goes_on_as_well_with_state_and_timers() -> None:
 
 def test_rows_among_objects() -> None:
     def totals(records: fn.Stream[Any]) -> fn.Stream[Any]:
-        rows = records.to_rows(TICKS).key_by("of").agg(sum=fn.sum("price"))
+        rows = records.to_rows(TICKS).key_by("of").running_agg(sum=fn.sum("price"))
         return rows.to_objects().key_by(lambda row: row["of"]).process(Counts())
 
     with Harness(totals) as harness:

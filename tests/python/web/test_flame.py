@@ -159,7 +159,9 @@ def test_rows_without_python_have_states_and_no_functions(
 
     env = fn.Environment(status_interval="50ms")
     rows = env.from_arrow(batches, schema={"x": "int64"}).rebalance()
-    rows.filter(fn.col("x") % 7 == 0).key_by("x").agg(seen=fn.count()).filter(fn.col("seen") < 0).write_csv(tmp_path)
+    rows.filter(fn.col("x") % 7 == 0).key_by("x").running_agg(seen=fn.count()).filter(fn.col("seen") < 0).write_csv(
+        tmp_path
+    )
     with env.execute_async(workers, ui=ui) as job:
         until(lambda: len(job.status().tasks) > 1 and job.status().tasks[1].records_in > 0)
         flame = remote.flame("1", 1, 0, **FAST)

@@ -42,7 +42,7 @@ pub use context::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowCon
 pub(crate) use failure::{CALL_TIMEOUT_ERROR, CODEC_ERROR, OperatorInfo, RETRACTION_ERROR, seconds_in};
 pub(crate) use keyed::take_number_object;
 pub use objects::Objects;
-pub(crate) use record_format::{Collector, PythonChain, PythonFormat};
+pub(crate) use record_format::{Collector, PythonFormat};
 pub(crate) use sinks::{NO_PARTITION, PartFiles, UserSink, WriteCounter};
 pub(crate) use sources::PySplitMark;
 pub use user_metrics::{PyCounter, PyGauge, PyHistogram, PyMeter, PyMetrics};
