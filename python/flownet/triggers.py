@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from .api.functions import Window
 from .api.window import milliseconds
 from .errors import ConfigError
+from .planning.spec import TriggerWhen
 
 T = TypeVar("T")
 
@@ -110,7 +111,7 @@ class Trigger(Generic[T]):
 class BuiltInTrigger:
     """A trigger that comes with flownet, as the planner takes it."""
 
-    when: Any
+    when: TriggerWhen
     purges: bool = False
 
 

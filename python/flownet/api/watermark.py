@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from ..errors import PlanError
+from ..planning import spec
 from .window import milliseconds
 
 T = TypeVar("T")
@@ -75,12 +76,12 @@ class WatermarkStrategy(Generic[T]):
     [('ann', 1), ('ann', 2), ('bob', 1)]
     """
 
-    watermarks: Any
+    watermarks: spec.Watermarks
     """Where watermarks come from, as the planner takes it."""
     generator: Any = None
     assigner: Any = None
     idle_after_ms: int | None = None
-    alignment: dict[str, Any] | None = None
+    alignment: spec.Alignment | None = None
     max_ahead_ms: int | None = None
 
     @staticmethod
@@ -161,7 +162,7 @@ class WatermarkStrategy(Generic[T]):
         --------
         >>> strategy = fn.WatermarkStrategy.for_bounded_out_of_orderness("5s").with_max_ahead("1h")
         """
-        if not isinstance(self.watermarks, dict):
+        if isinstance(self.watermarks, str):
             raise PlanError(
                 "max_ahead bounds watermarks that are made of timestamps: use for_bounded_out_of_orderness() or "
                 "for_monotonous_timestamps(), or delay= of rows; a generator of your own compares times itself"
@@ -204,7 +205,7 @@ class WatermarkStrategy(Generic[T]):
         if not isinstance(group, str) or not group:
             raise PlanError(f"with_watermark_alignment() needs the name of a group, not {watermark_group!r}")
         what = "with_watermark_alignment"
-        alignment = {
+        alignment: spec.Alignment = {
             "group": watermark_group,
             "max_drift_ms": milliseconds(what, "max_allowed_watermark_drift", max_allowed_watermark_drift),
             "update_interval_ms": milliseconds(what, "update_interval", update_interval),

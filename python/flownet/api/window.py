@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, get_args
 from ..errors import ConfigError
 from ..internal.calendar_pieces import CalendarPiece
 from ..internal.config import duration_us, format_duration, time_zone
+from ..planning import spec
 
 TimeDomain = Literal["event", "processing"]
 """By which clock: that of the records' timestamps and watermarks, or the wall's where a task runs."""
@@ -251,7 +252,7 @@ WindowAssigner = Tumbling | Sliding | Session | Global | EndOfInput
 """What `KeyedStream.window` takes."""
 
 
-def assign(window: WindowAssigner) -> object:
+def assign(window: WindowAssigner) -> spec.WindowAssigner:
     """Say how the window cuts time, as the planner takes it."""
     match window:
         case Tumbling(zone=str(zone), _piece=CalendarPiece(unit=unit, count=count)):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from ..errors import ConfigError
-from ..planning.dataflow import Dataflow, Node
+from ..planning.dataflow import Dataflow
 
 
 def folder_of(dataflow: Dataflow, method: str, path: str | os.PathLike[str], format: str) -> bytes:
@@ -33,19 +32,13 @@ def folder_of(dataflow: Dataflow, method: str, path: str | os.PathLike[str], for
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise ConfigError(f"{method}({given!r}): is a file; name a folder", setting="path", value=given)
     for node in dataflow.nodes:
-        settings = _written(node)
-        written = settings.get("path") if settings.get("format") == format else None
-        if isinstance(written, bytes) and os.path.realpath(os.fsdecode(written)) == os.path.realpath(folder):
+        written = node.rows.get("write_files") or node.settings.get("write_files")
+        if written is None or written.get("format") != format:
+            continue
+        if os.path.realpath(os.fsdecode(written["path"])) == os.path.realpath(folder):
             raise ConfigError(
                 f"{method}({given!r}): another {method} writes there; give each a folder of its own",
                 setting="path",
                 value=given,
             )
     return os.fsencode(folder)
-
-
-def _written(node: Node) -> dict[str, Any]:
-    settings: dict[str, Any] = node.settings or {}
-    if node.kind == "rows":
-        settings = settings.get("write_files", {})
-    return settings if node.role == "write_files" else {}

@@ -7,18 +7,19 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sized
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 from .. import codec
 from ..errors import ConfigError, InputError, PlanError
 from ..internal import config
+from ..planning import spec
 from ..planning.dataflow import Dataflow, Node
 from .file_listing import files_below, is_pattern, matches
 
 if TYPE_CHECKING:
     from .source import Source
 
-TextErrors = Literal["strict", "replace", "ignore"]
+TextErrors: TypeAlias = spec.InvalidUtf8
 """What to do with bytes that are not UTF-8: fail, replace by U+FFFD, or leave out."""
 
 
@@ -52,15 +53,14 @@ def from_iterable(
 ) -> Node:
     """Add a source that pulls from an iterable in this process, or from one that each subtask makes for itself."""
     if callable(iterable) and not _is_iterable(iterable):
+        tells_splits = bool(getattr(iterable, "tells_splits", False))
         return dataflow.add(
-            "from_iterable",
+            {"from_iterable": {"makes_its_own": True, "tells_splits": tells_splits}},
             function=iterable,
-            settings={"makes_its_own": True, "tells_splits": bool(getattr(iterable, "tells_splits", False))},
             rate_limit=_limit(rate_limit),
         )
     return dataflow.add(
-        "from_iterable",
-        settings={},
+        {"from_iterable": {}},
         prepare=_FreshIterator(_iterate("from_iterable", iterable)),
         parallelism=1,
         is_parallel=False,
@@ -128,8 +128,8 @@ def read_text(
     found = [match for path in listed for match in _expanded(path)]
     for path in found:
         _check_readable(path)
-    settings = {"paths": [os.fsencode(path) for path in found], "errors": _text_errors(errors)}
-    return dataflow.add("read_text", settings=settings, rate_limit=_limit(rate_limit), is_bounded=True)
+    settings: spec.ReadText = {"paths": [os.fsencode(path) for path in found], "errors": _text_errors(errors)}
+    return dataflow.add({"read_text": settings}, rate_limit=_limit(rate_limit), is_bounded=True)
 
 
 def _watch_text(
@@ -159,10 +159,8 @@ def _watch_text(
 def socket_text(dataflow: Dataflow, host: str, port: int, errors: TextErrors, *, rate_limit: RateLimit | None) -> Node:
     """Add a source of the lines that a server sends."""
     port = config.whole_number("port", port, 1, 65535)
-    settings = {"host": config.text("host", host), "port": port, "errors": _text_errors(errors)}
-    return dataflow.add(
-        "socket_text", settings=settings, rate_limit=_limit(rate_limit), parallelism=1, is_parallel=False
-    )
+    settings: spec.SocketText = {"host": config.text("host", host), "port": port, "errors": _text_errors(errors)}
+    return dataflow.add({"socket_text": settings}, rate_limit=_limit(rate_limit), parallelism=1, is_parallel=False)
 
 
 def files_of(path: str) -> Iterator[str]:
@@ -238,7 +236,7 @@ class _FreshIterator:
         self._has_run = True
 
 
-def _limit(rate_limit: RateLimit | None) -> dict[str, object] | None:
+def _limit(rate_limit: RateLimit | None) -> spec.RateLimit | None:
     if rate_limit is None:
         return None
     per_second, unit = config.rate("rate_limit", rate_limit)
@@ -259,7 +257,7 @@ def _is_iterable(items: object) -> TypeGuard[Iterable[Any]]:
     return True
 
 
-def _text_errors(errors: str) -> str:
+def _text_errors(errors: TextErrors) -> TextErrors:
     if errors not in ("strict", "replace", "ignore"):
         raise ConfigError(f"errors={errors!r}: must be 'strict', 'replace' or 'ignore'", setting="errors", value=errors)
     return errors

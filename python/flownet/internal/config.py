@@ -26,6 +26,7 @@ from typing import Final, Literal, cast
 from .. import _flownet
 from ..errors import ConfigError
 from ..planning.graph import FlowControl
+from ..planning.spec import RateUnit
 
 
 class Unset(enum.Enum):
@@ -320,7 +321,7 @@ def flow_control(value: object) -> FlowControl:
     return cast(FlowControl, _one_of("credit", "tcp", "drop", "unbounded")("flow_control", value))
 
 
-def rate(setting: str, value: object) -> tuple[float, str]:
+def rate(setting: str, value: object) -> tuple[float, RateUnit]:
     """Read a rate as a number a second and its unit.
 
     Parameters
@@ -341,7 +342,7 @@ def rate(setting: str, value: object) -> tuple[float, str]:
     ConfigError
         Not a rate, or not above 0.
     """
-    unit = "records"
+    unit: RateUnit = "records"
     if _is_number(value):
         per_second = float(value)  # type: ignore[arg-type]
     elif isinstance(value, str) and (match := _RATE.fullmatch(value.strip())):

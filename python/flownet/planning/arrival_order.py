@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from .dataflow import Dataflow, Node, has_timestamps, upstream
 
@@ -29,10 +28,9 @@ def arrival_dependent(dataflow: Dataflow, parallelism: int, workers: int = 0) ->
 
 
 def _ordered_columns(node: Node) -> list[str]:
-    # Folds of objects have settings of the same name: theirs name a function.
-    settings: dict[str, Any] = (node.settings or {}) if node.kind == "rows" else {}
-    aggregates = settings.get("aggregate", {}).get("aggregates", [])
-    return [aggregate["name"] for aggregate in aggregates if aggregate.get("function") in _ORDERED]
+    aggregate = node.rows.get("aggregate")
+    columns = [] if aggregate is None else aggregate["aggregates"]
+    return [column["name"] for column in columns if column.get("function") in _ORDERED]
 
 
 def _sentence(operator: str, columns: list[str], several: str) -> str:

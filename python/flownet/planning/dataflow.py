@@ -16,6 +16,7 @@ from .exchanges import Exchanges, MixedSplits, mixed_splits
 from .graph import Chaining, Edge, FlowControl, Operator, PartitionerName
 from .hashing import Hashing, is_seeded
 from .launcher import Host
+from .spec import OperatorKind, OperatorKindMap, RateLimit, RowsKind, WindowSpec
 
 if TYPE_CHECKING:
     from ..api.job import Job
@@ -55,16 +56,15 @@ class Node:
     """One operator, with what the user has said about it so far."""
 
     id: int
-    kind: str
+    spec: OperatorKind
+    """What it does, and its settings, as the planner reads them."""
     name: str
     inputs: tuple[Origin, ...] = ()
     function: object = None
     """The user's function or object; shipped when the operator runs in a worker process."""
     payload: bytes | None = None
     """Bytes for the operator, instead of a function."""
-    settings: dict[str, object] | None = None
-    """What the kind has to be told; None where there is nothing to tell."""
-    rate_limit: dict[str, object] | None = None
+    rate_limit: RateLimit | None = None
     """The most that a source emits."""
     brake: float | None = None
     """Records a second to which the operator is slowed down."""
@@ -92,22 +92,35 @@ class Node:
     """Makes the function anew for each run: the iterator of an iterable, an emptied result."""
 
     @property
-    def role(self) -> str:
-        """What it does, whatever records are: of rows the kind says only that."""
-        if self.kind != "rows":
-            return self.kind
-        (role,) = self.settings or {"": None}
-        return role
+    def kind(self) -> str:
+        """Name of its kind."""
+        return self.spec if isinstance(self.spec, str) else next(iter(self.spec))
 
     @property
-    def window(self) -> Any:
+    def settings(self) -> OperatorKindMap:
+        """Its kind with the settings; empty for a kind without settings."""
+        return {} if isinstance(self.spec, str) else self.spec
+
+    @property
+    def rows(self) -> RowsKind:
+        """Kind and settings of an operator on rows; empty for others."""
+        return self.settings.get("rows", {})
+
+    @property
+    def role(self) -> str:
+        """What it does, whatever records are: of rows the kind says only that."""
+        return next(iter(self.rows), self.kind)
+
+    @property
+    def window(self) -> WindowSpec | None:
         """The windows that it gives results of, if any."""
-        if self.kind == "rows":
-            settings: Any = self.settings or {}
-            of_join = settings.get("join", {}).get("by", {}).get("window")
-            told = settings.get("aggregate") or settings.get("top_n", {}).get("rank") or of_join or {}
-            return told.get("window")
-        return (self.settings or {}).get("window") if self.kind == "window" else None
+        if (aggregate := self.rows.get("aggregate")) is not None:
+            return aggregate.get("window")
+        if (top_n := self.rows.get("top_n")) is not None:
+            return top_n["rank"]["window"]
+        join = self.rows.get("join")
+        windowed = self.settings.get("window") if join is None else join["by"].get("window")
+        return None if windowed is None else windowed["window"]
 
 
 @dataclass(slots=True)
@@ -128,9 +141,15 @@ class Dataflow:
         self._taken = set[int]()
         """Operators whose records a job of their own brought to somebody."""
 
-    def add(self, kind: str, *, name: str | None = None, **described: object) -> Node:
-        """Add an operator; ``described`` are attributes of `Node`."""
-        node = Node(self.nodes[-1].id + 1 if self.nodes else 0, kind, name or kind)
+    @property
+    def next_id(self) -> int:
+        """Number of the next operator."""
+        return self.nodes[-1].id + 1 if self.nodes else 0
+
+    def add(self, spec: OperatorKind, *, name: str | None = None, **described: object) -> Node:
+        """Add an operator; ``described`` are attributes of `Node`. Its default name is that of its kind."""
+        node = Node(self.next_id, spec, name or "")
+        node.name = node.name or node.kind
         for attribute, value in described.items():
             setattr(node, attribute, value)
         self.nodes.append(node)
@@ -204,7 +223,7 @@ class Dataflow:
                 id=node.id,
                 uid=node.uid,
                 name=node.name,
-                kind=node.kind if node.settings is None else {node.kind: node.settings},
+                kind=node.spec,
                 payload=None,
                 local=None,
                 rate_limit=node.rate_limit,
@@ -336,9 +355,9 @@ def has_timestamps(origins: tuple[Origin, ...]) -> bool:
     for node in upstream(origins, stops_at=lambda node: node.window is not None):
         if node.role == "assign_timestamps":
             return True
-        if node.kind == "from_script" and (node.settings or {}).get("timestamps"):
+        if node.settings.get("from_script", {}).get("timestamps"):
             return True
-        if node.window is not None and node.window["clock"] == "event":
+        if node.window is not None and node.window.get("clock") == "event":
             return True
     return False
 
@@ -372,11 +391,8 @@ def _target(node: Node) -> str | None:
     """Say where a sink writes that prepares output for checkpoints, if it is known."""
     if node.role == "sink":
         return cast("str | None", getattr(node.function, "target", None))
-    if node.role != "write_files":
-        return None
-    settings = cast("dict[str, Any]", node.settings)
-    path = os.path.realpath((settings["write_files"] if node.kind == "rows" else settings)["path"])
-    return cast(bytes, path).decode(errors="backslashreplace")
+    written = node.rows.get("write_files") or node.settings.get("write_files")
+    return None if written is None else os.path.realpath(written["path"]).decode(errors="backslashreplace")
 
 
 def _workers(node: Node) -> tuple[int, ...]:

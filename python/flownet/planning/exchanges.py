@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from .spec import Watermarks
+
 Node: TypeAlias = Any
 """A `flownet.planning.dataflow.Node`: that module imports this one."""
 
@@ -72,7 +74,7 @@ def assigns_timestamps(node: Node) -> bool:
     """Say whether an operator gives records their times and makes watermarks of them as they come."""
     if node.role != "assign_timestamps":
         return False
-    return bool(_watermarks(node) != "never")
+    return _watermarks(node) != "never"
 
 
 def _promises_order(assigner: Node) -> bool:
@@ -80,9 +82,10 @@ def _promises_order(assigner: Node) -> bool:
     return _watermarks(assigner) not in ("never", "unordered")
 
 
-def _watermarks(assigner: Node) -> Any:
-    settings: Any = assigner.settings or {}
-    return settings.get("assign_timestamps", settings).get("watermarks")
+def _watermarks(assigner: Node) -> Watermarks | None:
+    assigns = assigner.rows.get("assign_timestamps") or assigner.settings.get("assign_timestamps")
+    watermarks: Watermarks | None = None if assigns is None else assigns["watermarks"]
+    return watermarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,5 +149,4 @@ def _is_of_splits(origin: Origin) -> bool:
 
 
 def _tells_splits(node: Node) -> bool:
-    settings: Any = node.settings or {}
-    return node.role in _TELL_SPLITS or (node.role == "from_iterable" and bool(settings.get("tells_splits")))
+    return node.role in _TELL_SPLITS or bool(node.settings.get("from_iterable", {}).get("tells_splits"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .spec import OperatorKind, RateLimit
+
 Chaining = Literal["always", "head", "never"]
 """May the operator share a task with its upstream? ``head``: only with its downstream; ``never``: with nobody."""
 
@@ -25,13 +27,13 @@ class Operator:
     """Name given by the user that stays the same when the dataflow changes."""
     name: str
     """Name shown in plans, metrics and errors."""
-    kind: str | dict[str, dict[str, object]]
+    kind: OperatorKind
     """What the operator does: one of the kinds that ``_flownet`` knows, or that and its settings."""
     payload: bytes | None
     """The user's function, serialised; None when it is used directly or there is none."""
     local: int | None
     """Key of the function among the objects kept in this process; None when it is serialised or there is none."""
-    rate_limit: dict[str, object] | None
+    rate_limit: RateLimit | None
     """The most that a source emits: ``per_second`` of the ``unit``, ``records`` or ``bytes``."""
     brake: float | None
     """Records a second to which it is slowed down."""

@@ -64,7 +64,7 @@ def bind_event_time(origins: tuple[Origin, ...], column: str) -> None:
         source.function.set_event_time(name)
         return
     if is_in_memory(source.function):
-        table: Any = (source.settings or {})["from_arrow"]
+        table = source.rows["from_arrow"]
         # If two streams of one table take their times from different columns, its times ahead bound neither.
         before = table.get("time_column", name)
         table["time_column"] = name if before == name else None
@@ -76,10 +76,10 @@ def _column_of_source(origins: tuple[Origin, ...], column: str) -> tuple[Node, s
         (origin,) = origins
         if origin.partitioner is not None or origin.tag is not None:
             return None
-        node, settings = origin.node, origin.node.settings or {}
+        node = origin.node
         if not node.inputs:
             return node, column
-        project: Any = settings.get("project")
+        project = node.rows.get("project")
         known = None if project is None else _before_steps(project["steps"], column)
         if known is None:
             return None

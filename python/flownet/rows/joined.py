@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from .. import _flownet, rows
 from ..api.functions import OutputTag
 from ..errors import PlanError
 from ..internal import config
+from ..planning import spec
 from ..planning.dataflow import Origin, has_timestamps
 from ..streams.checks import kind_of
 from .schemas import checked
@@ -18,7 +18,7 @@ from .stream import Rows
 def joined(
     method: str,
     sides: tuple[rows.KeyedRows, rows.KeyedRows],
-    by: dict[str, dict[str, Any]],
+    by: spec.RowsJoin,
     suffix: str,
     late_tags: tuple[OutputTag | None, OutputTag | None],
 ) -> Rows:
@@ -49,7 +49,7 @@ def joined(
     if _goes_by_event_time(by):
         _check_event_time(method, sides)
     late = _late(method, sides, by, late_tags)
-    keeps_unmatched = bool(by.get("as_of", {}).get("keeps_unmatched"))
+    keeps_unmatched = "as_of" in by and by["as_of"]["keeps_unmatched"]
     sides_of = [(keyed._rows._schema, list(keyed._keys)) for keyed in sides]
     left, right, shown, output, kept = checked(
         _flownet.rows_after_join,
@@ -64,7 +64,7 @@ def joined(
         first._to_keys(left, keeps_null_keys=keeps_unmatched, bundles=bundles),
         replace(second._to_keys(right, keeps_null_keys=False, bundles=bundles), side=1),
     )
-    described = {
+    described: spec.RowsKindJoin = {
         "left": left[1].planned(),
         "right": right[1].planned(),
         "shown": shown,
@@ -74,14 +74,14 @@ def joined(
         "kept": [*kept, first._key_kinds()],
     }
     env = first._rows._env
-    node = env._dataflow.add("rows", name=method, settings={"join": described}, inputs=origins)
+    node = env._dataflow.add({"rows": {"join": described}}, name=method, inputs=origins)
     return Rows(env, (Origin(node),), output, dict(side for side in late if side is not None))
 
 
 def _late(
     method: str,
     sides: tuple[rows.KeyedRows, rows.KeyedRows],
-    by: dict[str, dict[str, Any]],
+    by: spec.RowsJoin,
     tags: tuple[OutputTag | None, OutputTag | None],
 ) -> list[tuple[str, _flownet.RowSchema] | None]:
     """Say for each stream which side output has its late rows, and their columns."""
@@ -116,7 +116,7 @@ def _check_event_time(method: str, sides: tuple[rows.KeyedRows, rows.KeyedRows])
             )
 
 
-def _goes_by_event_time(by: dict[str, dict[str, Any]]) -> bool:
-    if (window := by.get("window")) is not None:
-        return bool(window["window"]["clock"] == "event")
+def _goes_by_event_time(by: spec.RowsJoin) -> bool:
+    if (windowed := by.get("window")) is not None:
+        return windowed["window"].get("clock") == "event"
     return "regular" not in by

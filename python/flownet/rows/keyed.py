@@ -10,6 +10,7 @@ from ..api.functions import OutputTag
 from ..api.window import EndOfInput, Global, Session, Sliding, Tumbling, WindowAssigner, assign
 from ..errors import PlanError
 from ..internal import config
+from ..planning import spec
 from ..planning.dataflow import Origin, has_timestamps
 from ..streams.checks import kind_of, number_of
 from ..streams.joined import JoinKind, bounds_ms, keeps_unmatched
@@ -112,7 +113,7 @@ class KeyedRows:
         ttl_ms = None if ttl is None else max(1, config.duration_us("ttl", ttl) // 1000)
         in_event_time = ttl_ms is not None and has_timestamps(self._rows._origins)
         kept = [self._key_kinds(), *(["first rows by event time"] if in_event_time else [])]
-        settings = {
+        settings: spec.RowsKind = {
             "deduplicate": {
                 "input": self._rows._schema.planned(),
                 "ttl_ms": ttl_ms,
@@ -131,11 +132,11 @@ class KeyedRows:
         types = (self._rows.schema[name].partition("(")[0] for name in self._keys)
         return f"keys of type {' and '.join(kinds.get(kind, 'number') for kind in types)}"
 
-    def _kept(self, name: str, settings: dict[str, Any], rank: dict[str, Any] | None = None) -> Rows:
+    def _kept(self, name: str, settings: spec.RowsKind, rank: spec.RowsRank | None = None) -> Rows:
         """Add an operator that keeps rows as they are."""
         rows = self._rows
         inputs = (self._to_keys((rows.columns, rows._schema), keeps_null_keys=True, rank=rank),)
-        node = rows._env._dataflow.add("rows", name=name, settings=settings, inputs=inputs)
+        node = rows._env._dataflow.add({"rows": settings}, name=name, inputs=inputs)
         return Rows(rows._env, (Origin(node),), rows._schema, _late(rows, rank and rank["window"]))
 
     def _to_keys(
@@ -143,12 +144,12 @@ class KeyedRows:
         carried: tuple[list[str], _flownet.RowSchema],
         *,
         keeps_null_keys: bool,
-        rank: dict[str, Any] | None = None,
+        rank: spec.RowsRank | None = None,
         bundles: bool = False,
     ) -> Origin:
         """Have these columns of rows go to where their key is, one by one or bundled, called as the schema says."""
         columns, schema = carried
-        settings = {
+        settings: spec.RowsKind = {
             "key_rows": {
                 "input": self._rows._schema.planned(),
                 "keys": list(self._keys),
@@ -206,7 +207,7 @@ class KeyedRows:
         [{'id': 2, 'ms': 10, 'item': 'jam', 'ms_right': 70, 'sum': 4}]
         """
         lower_ms, upper_ms = bounds_ms("interval_join", lower, upper)
-        by = {"interval": {"lower_ms": lower_ms, "upper_ms": upper_ms}}
+        by: spec.RowsJoin = {"interval": {"lower_ms": lower_ms, "upper_ms": upper_ms}}
         late_tags = side_output_left_late_data, side_output_right_late_data
         return self._joined("interval_join", other, by, suffix, late_tags)
 
@@ -247,7 +248,7 @@ class KeyedRows:
         >>> priced.to_arrow().sort_by("ms").to_pylist()
         [{'in': 'usd', 'ms': 50, 'sum': 10, 'rate': 1.1}, {'in': 'eur', 'ms': 60, 'sum': 20, 'rate': None}]
         """
-        by = {"as_of": {"keeps_unmatched": keeps_unmatched(how)}}
+        by: spec.RowsJoin = {"as_of": {"keeps_unmatched": keeps_unmatched(how)}}
         late_tags = side_output_left_late_data, side_output_right_late_data
         return self._joined("as_of_join", other, by, suffix, late_tags)
 
@@ -304,7 +305,7 @@ class KeyedRows:
         self,
         method: str,
         other: object,
-        by: dict[str, dict[str, Any]],
+        by: spec.RowsJoin,
         suffix: str,
         late_tags: tuple[OutputTag | None, OutputTag | None],
     ) -> Rows:
@@ -451,11 +452,11 @@ class WindowedRows:
             raise PlanError(f"top_n() goes by a column: name it, or make one by with_columns() before, not {by!r:.60}")
         rows._known("top_n", [by])
         window = _planned("top_n", self._cut)
-        rank = {"by": by, "descending": descending, "count": count, "ties": ties, "window": window}
+        rank: spec.RowsRank = {"by": by, "descending": descending, "count": count, "ties": ties, "window": window}
         order = f"{by}{' descending' if descending else ''}{' with ties' if ties else ''}"
         kept = [f"{count} by {order} of {rows._schema.kept()}", self._keyed._key_kinds()]
-        settings = {"top_n": {"input": rows._schema.planned(), "rank": rank, "kept": kept}}
-        return self._keyed._kept("top_n", settings, rank)
+        settings: spec.RowsKindTopN = {"input": rows._schema.planned(), "rank": rank, "kept": kept}
+        return self._keyed._kept("top_n", {"top_n": settings}, rank)
 
 
 def _known_window(method: str, window: object) -> WindowAssigner:
@@ -466,7 +467,7 @@ def _known_window(method: str, window: object) -> WindowAssigner:
     return window
 
 
-def _planned(method: str, cut: WindowSettings) -> dict[str, Any]:
+def _planned(method: str, cut: WindowSettings) -> spec.WindowSpec:
     if isinstance(cut.assigner, Global) and cut.trigger is None:
         raise PlanError(
             f"{method}() of flownet.Global() gives nothing out: say when, with trigger(...), or use "
@@ -519,7 +520,7 @@ class GroupedRows:
 def _aggregated(
     method: str,
     keyed: KeyedRows,
-    window: dict[str, Any] | None,
+    window: spec.WindowSpec | None,
     aggregates: dict[str, Aggregate | AppliedAggregate],
 ) -> Rows:
     rows, keys = keyed._rows, keyed._keys
@@ -534,7 +535,7 @@ def _aggregated(
     schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, _zone_shown(window))
     # What is kept so far is not found by windows, which say themselves how they keep it.
     kept = [*_flownet.rows_kept(rows._schema, made), keyed._key_kinds(), *(["so far"] if window is None else [])]
-    described = {
+    described: spec.RowsKindAggregate = {
         "input": rows._schema.planned(),
         "keys": list(keys),
         "aggregates": made,
@@ -545,20 +546,19 @@ def _aggregated(
     partial = rows._add("partial agg", {"partial": described}, function=calls)
     # Parts carry their key.
     inputs = (Origin(partial, partitioner="key_group"),)
-    settings = {"aggregate": described}
-    node = rows._env._dataflow.add("rows", name="agg", settings=settings, inputs=inputs, function=calls)
+    node = rows._env._dataflow.add({"rows": {"aggregate": described}}, name="agg", inputs=inputs, function=calls)
     return Rows(rows._env, (Origin(node),), schema, _late(rows, window))
 
 
-def _zone_shown(window: dict[str, Any] | None) -> str | None:
+def _zone_shown(window: spec.WindowSpec | None) -> str | None:
     """Name the time zone of the columns that say of which window a row is; None if there are no such columns."""
     if window is None or window["assign"] in (assign(EndOfInput()), assign(Global())):
         return None
-    zone: str = window["assign"].get("calendar", {"zone": "UTC"})["zone"]
-    return zone
+    cut = window["assign"]
+    return cut["calendar"]["zone"] if not isinstance(cut, str) and "calendar" in cut else "UTC"
 
 
-def _late(rows: Rows, window: dict[str, Any] | None) -> dict[str, _flownet.RowSchema]:
+def _late(rows: Rows, window: spec.WindowSpec | None) -> dict[str, _flownet.RowSchema]:
     """Say which side output has late rows."""
-    tag = None if window is None else window["late_tag"]
+    tag = None if window is None else window.get("late_tag")
     return {} if tag is None else {tag: rows._schema}

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import _flownet
 from ..errors import PlanError
+from ..planning import spec
+from ..planning.dataflow import Dataflow
 from ..streams.checks import kind_of
 from ..streams.handle import OperatorHandle
 from ..streams.results import Batches, HandOver, collecting
@@ -78,7 +80,7 @@ class ToThisProcess(OperatorHandle):
         if into is not None and not callable(getattr(into, "append", None)):
             raise PlanError(f"collect(into=...) needs an object with append(batch), not {kind_of(into)}")
         result = CollectedRows(self._schema)
-        self._env._dataflow.add("rows", **self._collecting(result._restart if into is None else lambda: into))
+        self._collect_into(self._env._dataflow, result._restart if into is None else lambda: into)
         return result
 
     def execute_and_collect(self, workers: int | None = None, *, on: Host | None = None) -> RowResults:
@@ -116,7 +118,7 @@ class ToThisProcess(OperatorHandle):
 
         def start(handover: HandOver[_flownet.RowBatch]) -> Job:
             dataflow = self._env._dataflow.leading_to(self._origins)
-            dataflow.add("rows", **self._collecting(lambda: handover))
+            self._collect_into(dataflow, lambda: handover)
             return self._env._submit(dataflow, workers, on, only_once=True)
 
         return RowResults(self._schema, start)
@@ -149,6 +151,6 @@ class ToThisProcess(OperatorHandle):
             gathered._restart().extend(batches)
         return gathered
 
-    def _collecting(self, prepare: Callable[[], object]) -> dict[str, Any]:
-        settings = {"collect": {"input": self._schema.planned()}}
-        return {"name": "collect", "settings": settings, "inputs": self._origins, **collecting(prepare)}
+    def _collect_into(self, dataflow: Dataflow, prepare: Callable[[], object]) -> None:
+        settings: spec.RowsKind = {"collect": {"input": self._schema.planned()}}
+        dataflow.add({"rows": settings}, name="collect", inputs=self._origins, **collecting(prepare))

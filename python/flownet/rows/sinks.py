@@ -11,6 +11,7 @@ from ..api.functions import Sink
 from ..connectors.part_files import folder_of
 from ..errors import ConfigError, PlanError
 from ..internal import config
+from ..planning import spec
 from ..planning.dataflow import Origin
 from ..streams.checks import delimiter_of, sink_of
 from ..streams.handle import OperatorHandle, StreamSink
@@ -208,8 +209,8 @@ class RowSinks(OperatorHandle):
         >>> sink = env.from_arrow(pa.table({"user": ["ann", "bob"]})).sink_to(Total())
         """
         known_format("sink_to", format)
-        settings = {"sink": {"input": self._schema.planned(), "format": format}}
-        return self._end(type(sink).__name__, settings, function=sink_of(sink))
+        settings: spec.RowsKindSink = {"input": self._schema.planned(), "format": format}
+        return self._end(type(sink).__name__, {"sink": settings}, function=sink_of(sink))
 
     @overload
     def to_spark(
@@ -254,16 +255,24 @@ class RowSinks(OperatorHandle):
         self,
         method: str,
         path: str | os.PathLike[str],
-        format: str,
+        format: spec.RowFormat,
         partition_by: list[str],
+        *,
         function: object = None,
-        **settings: Any,
+        delimiter: str | None = None,
+        header: str | None = None,
     ) -> StreamSink:
         folder = folder_of(self._env._dataflow, method, path, format)
-        described = {"input": self._schema.planned(), "path": folder, "format": format, "partition_by": partition_by}
-        described |= settings
+        described: spec.RowsKindWriteFiles = {
+            "input": self._schema.planned(),
+            "path": folder,
+            "format": format,
+            "delimiter": delimiter,
+            "header": header,
+            "partition_by": partition_by,
+        }
         return self._end(method, {"write_files": described}, function=function)
 
-    def _end(self, name: str, settings: dict[str, Any], **described: object) -> StreamSink:
-        node = self._env._dataflow.add("rows", name=name, settings=settings, inputs=self._origins, **described)
+    def _end(self, name: str, settings: spec.RowsKind, **described: object) -> StreamSink:
+        node = self._env._dataflow.add({"rows": settings}, name=name, inputs=self._origins, **described)
         return StreamSink(self._env, (Origin(node),))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..errors import PlanError
+from ..planning import spec
 from ..planning.dataflow import Dataflow, Node
 from .expressions import Expr
 from .files import Paths
@@ -42,11 +43,10 @@ def _given(dataflow: Dataflow, source: Any, schema: Any, name: str) -> tuple[Nod
     # A reader is used up by the first who reads it; a table can be read again.
     is_reader = hasattr(source, "read_next_batch") or hasattr(source, "__next__")
     is_reader |= getattr(source, "is_read_once", False)
-    settings = {"from_arrow": {"schema": found.planned(), "repeatable": not is_reader}}
+    settings: spec.RowsKind = {"from_arrow": {"schema": found.planned(), "repeatable": not is_reader}}
     node = dataflow.add(
-        "rows",
+        {"rows": settings},
         name=name,
-        settings=settings,
         function=source,
         parallelism=1,
         is_parallel=False,
@@ -65,8 +65,8 @@ def _made(
             "library: it runs in the workers, later"
         )
     found = schema_of(name, schema)
-    settings = {"from_arrow": {"schema": found.planned(), "makes_its_own": True, "repeatable": True}}
-    return dataflow.add("rows", name=name, settings=settings, function=source), found
+    settings: spec.RowsKindFromArrow = {"schema": found.planned(), "makes_its_own": True, "repeatable": True}
+    return dataflow.add({"rows": {"from_arrow": settings}}, name=name, function=source), found
 
 
 def read_parquet(
@@ -109,9 +109,12 @@ def _read_files(
     if order not in get_args(ReadOrder):
         allowed = " or ".join(map(repr, get_args(ReadOrder)))
         raise PlanError(f"{method}(order={order!r}): must be {allowed}")
-    settings = {"read_files": {"schema": schema.planned(), "format": method.removeprefix("read_")}}
+    settings: spec.RowsKindReadFiles = {"schema": schema.planned(), "format": _FORMATS[method]}
     assignment = FileAssignment(files, order)
-    return dataflow.add("rows", name=method, settings=settings, function=assignment, is_bounded=True)
+    return dataflow.add({"rows": {"read_files": settings}}, name=method, function=assignment, is_bounded=True)
+
+
+_FORMATS: dict[str, spec.RowFormat] = {"read_parquet": "parquet", "read_csv": "csv", "read_json": "json"}
 
 
 def from_numpy(dataflow: Dataflow, given: Any) -> tuple[Node, _flownet.RowSchema]:

@@ -12,6 +12,7 @@ from ..api.functions import OutputTag
 from ..errors import PlanError
 from ..internal import config
 from ..internal.foreign_names import no_attribute
+from ..planning import spec
 from ..planning.dataflow import DataflowOwner, Node, Origin
 from ..planning.graph import PartitionerName
 from ..streams.stream import Stream
@@ -240,7 +241,7 @@ class Rows(RowSinks, ToThisProcess):
                 f"map_batches() called its function with no rows, to see the columns it returns, and it failed with "
                 f"{type(error).__name__}: {error}. Give schema={{'column': 'type'}}"
             ) from error
-        settings = {"map_batches": {"input": self._schema.planned(), "output": output.planned()}}
+        settings: spec.RowsKind = {"map_batches": {"input": self._schema.planned(), "output": output.planned()}}
         return self._then("map_batches", settings, output, function=called)
 
     def assign_timestamps(
@@ -299,7 +300,7 @@ class Rows(RowSinks, ToThisProcess):
                 )
             strategy = strategy.with_max_ahead(max_ahead)
         bind_event_time(self._origins, column)
-        settings = {
+        settings: spec.RowsKind = {
             "assign_timestamps": {
                 "input": self._schema.planned(),
                 "column": column,
@@ -477,7 +478,7 @@ class Rows(RowSinks, ToThisProcess):
         >>> list(records)
         [{'user': 'ann', 'spent': 1.5}]
         """
-        settings = {"to_objects": {"input": self._schema.planned(), "as_dicts": as_dicts}}
+        settings: spec.RowsKind = {"to_objects": {"input": self._schema.planned(), "as_dicts": as_dicts}}
         return Stream(self._env, (Origin(self._add("to_objects", settings)),))
 
     if not TYPE_CHECKING:
@@ -499,8 +500,7 @@ class Rows(RowSinks, ToThisProcess):
     def _of_records(env: DataflowOwner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:
         """Make rows of the records of a stream."""
         found = schema_of("to_rows", schema)
-        settings = {"to_rows": {"output": found.planned()}}
-        node = env._dataflow.add("rows", name="to_rows", settings=settings, inputs=origins)
+        node = env._dataflow.add({"rows": {"to_rows": {"output": found.planned()}}}, name="to_rows", inputs=origins)
         return Rows(env, (Origin(node),), found)
 
     def _with_nulls(self, columns: list[str]) -> Rows:
@@ -525,11 +525,11 @@ class Rows(RowSinks, ToThisProcess):
         schema = checked(_flownet.rows_after_steps, self._schema, steps)
         return self._then(method, {"project": {"input": self._schema.planned(), "steps": steps}}, schema)
 
-    def _then(self, name: str, settings: dict[str, Any], schema: _flownet.RowSchema, **described: object) -> Rows:
+    def _then(self, name: str, settings: spec.RowsKind, schema: _flownet.RowSchema, **described: object) -> Rows:
         return Rows(self._env, (Origin(self._add(name, settings, **described)),), schema)
 
-    def _add(self, name: str, settings: dict[str, Any], **described: object) -> Node:
-        return self._env._dataflow.add("rows", name=name, settings=settings, inputs=self._origins, **described)
+    def _add(self, name: str, settings: spec.RowsKind, **described: object) -> Node:
+        return self._env._dataflow.add({"rows": settings}, name=name, inputs=self._origins, **described)
 
     def _by(self, partitioner: PartitionerName) -> Rows:
         origins = tuple(replace(origin, partitioner=partitioner, function=None) for origin in self._origins)

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from ..api.functions import Sink
 from ..errors import ConfigError, PlanError
 from ..internal import config
+from ..planning import spec
 from ..planning.dataflow import Dataflow, DataflowOwner, Node, Origin
 from ..rows.schemas import schema_of
 from . import slots
@@ -39,7 +40,7 @@ def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool, is_ordered: bool)
     """
     _check(frame)
     readable_schema(frame.schema)
-    node = dataflow.add("from_iterable", name="from_spark", settings={"makes_its_own": True}, is_bounded=True)
+    node = dataflow.add({"from_iterable": {"makes_its_own": True}}, name="from_spark", is_bounded=True)
     _bind(node, frame, functools.partial(_own_share, node.id, as_dicts), is_ordered)
     return node
 
@@ -54,8 +55,8 @@ def read_rows(dataflow: Dataflow, frame: DataFrame, is_ordered: bool) -> tuple[N
     """
     _check(frame)
     schema = schema_of("from_spark", rows_schema(readable_schema(frame.schema)))
-    settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True}}
-    node = dataflow.add("rows", name="from_spark", settings=settings, is_bounded=True)
+    kind: spec.RowsKind = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True}}
+    node = dataflow.add({"rows": kind}, name="from_spark", is_bounded=True)
     _bind(node, frame, functools.partial(_own_batches, node.id, pyarrow.schema(schema)), is_ordered)
     return node, schema
 
@@ -99,8 +100,8 @@ def add_rows_sink(dataflow: Dataflow, origins: tuple[Origin, ...], schema: _flow
         columns = from_arrow_schema(spark_schema(pyarrow.schema(schema)), prefer_timestamp_ntz=True)
     except PySparkException as error:
         raise PlanError(f"to_spark: {error}") from error
-    settings = {"sink": {"input": schema.planned(), "format": "arrow"}}
-    node = dataflow.add("rows", inputs=origins, settings=settings, name="to_spark")
+    kind: spec.RowsKind = {"sink": {"input": schema.planned(), "format": "arrow"}}
+    node = dataflow.add({"rows": kind}, inputs=origins, name="to_spark")
     result = SparkResult(columns, node.id)
     node.function, node.host_output = BatchSink(columns, node.id), result
     return result

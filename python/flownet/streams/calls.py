@@ -11,6 +11,7 @@ from .. import streams
 from ..api.functions import AsyncFunction
 from ..errors import ConfigError, PlanError
 from ..internal import config
+from ..planning import spec
 from .checks import kind_of
 
 T = TypeVar("T")
@@ -105,17 +106,17 @@ class CallMethods(Generic[T]):
                 setting="timeout",
                 value=timeout,
             )
-        settings = {
+        settings: spec.MapAsync = {
             "capacity": capacity,
             "timeout_ms": timeout_ms,
             "ordered": bool(ordered),
             "flat": method == "flat_map_async",
         }
-        return self._then("map_async", function, name=method, settings=settings)
+        return self._then({"map_async": settings}, function, name=method)
 
     if TYPE_CHECKING:
 
-        def _then(self, kind: str, function: object = None, **described: Any) -> streams.Stream[Any]: ...
+        def _then(self, kind: spec.OperatorKind, function: object = None, **described: Any) -> streams.Stream[Any]: ...
 
 
 def _check_function(method: str, function: object) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from ..api.changes import Change, RowKind, identity_of
 from ..errors import ConfigError, PlanError, RetractionError
+from ..planning import spec
 from .changelog import (
     ChangelogJoin,
     GroupAggregate,
@@ -187,7 +188,7 @@ class ChangelogStream(OperatorHandle, Generic[T]):
         """Take the records of a stream as changes."""
         return _changes(_in_order(stream).map(_as_change).name("as_changelog"))
 
-    def _of(self, kind: str, function: object) -> ChangelogStream[Any]:
+    def _of(self, kind: spec.OperatorKind, function: object) -> ChangelogStream[Any]:
         return _changes(_in_order(self.to_stream())._then(kind, function))
 
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from ..api.functions import Sink
 from ..api.rich_functions import (
@@ -19,6 +19,7 @@ from ..api.rich_functions import (
     ReduceFunction,
 )
 from ..errors import ConfigError, PlanError
+from ..planning import spec
 
 R = TypeVar("R")
 
@@ -75,11 +76,27 @@ def refuse_async(method: str, function: object) -> None:
             )
 
 
-def field_of(method: str, field: int | str | None) -> dict[str, object]:
+FieldFold = Literal["sum", "min", "max", "mean", "min_by", "max_by"]
+"""Folds of a field, or of the record."""
+
+
+def field_of(method: FieldFold, field: int | str | None) -> spec.FoldMap:
     """Describe a fold of a field, or of the record."""
     if field is not None and (isinstance(field, bool) or not isinstance(field, int | str)):
         raise ConfigError(f"{method}({field!r}): must be an index, a key or None", setting="field", value=field)
-    return {method: {"field": field}}
+    match method:
+        case "sum":
+            return {"sum": {"field": field}}
+        case "min":
+            return {"min": {"field": field}}
+        case "max":
+            return {"max": {"field": field}}
+        case "mean":
+            return {"mean": {"field": field}}
+        case "min_by":
+            return {"min_by": {"field": field}}
+        case "max_by":
+            return {"max_by": {"field": field}}
 
 
 def kind_of(value: object) -> str:

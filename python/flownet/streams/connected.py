@@ -10,6 +10,7 @@ from ..api.context import TaskContext
 from ..api.functions import CoProcessFunction, KeyedBroadcastProcessFunction, KeyedCoProcessFunction, RecordContext
 from ..api.rich_functions import CoFlatMapFunction, CoMapFunction, Function
 from ..errors import PlanError
+from ..planning import spec
 from ..planning.dataflow import Origin
 from .checks import called_of, function_of, kind_of, refuse_async_methods
 from .keyed import KeyedStream
@@ -102,7 +103,7 @@ class ConnectedStreams(Generic[T, U]):
         >>> orders, customers = env.from_collection([(7, "tea")]), env.from_collection([(7, "Ann")])
         >>> named = orders.key_by(0).connect(customers.key_by(0)).process(Enrich())
         """
-        wanted, inputs, kind = self._wanted()
+        wanted, kind = self._wanted()
         if not isinstance(function, wanted):
             keyed = [isinstance(stream, KeyedStream) for stream in (self._first, self._second)]
             how = {(True, True): "both by key", (False, False): "neither by key"}.get(
@@ -115,17 +116,17 @@ class ConnectedStreams(Generic[T, U]):
         refuse_async_methods(
             function, "open", "process", "process1", "process2", "process_broadcast", "on_timer", "finish", "close"
         )
-        return self._add(kind, function, type(function).__name__, inputs)
+        return self._add(kind, function, type(function).__name__)
 
-    def _wanted(self) -> tuple[type, str, str]:
+    def _wanted(self) -> tuple[type, spec.OperatorKind]:
         first, second = isinstance(self._first, KeyedStream), isinstance(self._second, KeyedStream)
         if first and second:
-            return KeyedCoProcessFunction, "two", "process"
+            return KeyedCoProcessFunction, {"process": {"inputs": "two"}}
         if not first and not second:
-            return CoProcessFunction, "two", "process_all"
+            return CoProcessFunction, {"process_all": {"inputs": "two"}}
         is_broadcast = all(origin.partitioner == "broadcast" for origin in self._second._origins)
         if first and is_broadcast:
-            return KeyedBroadcastProcessFunction, "broadcast", "process"
+            return KeyedBroadcastProcessFunction, {"process": {"inputs": "broadcast"}}
         raise PlanError(
             "connect() takes two streams by key, two that are not, or one by key and then one that is broadcast: call "
             "key_by() on the other one, or broadcast()"
@@ -134,12 +135,12 @@ class ConnectedStreams(Generic[T, U]):
     def _then(self, function: object, name: str) -> Stream[Any]:
         if isinstance(self._first, KeyedStream) != isinstance(self._second, KeyedStream):
             self._wanted()
-        return self._add("process_all", function, name, "two")
+        return self._add({"process_all": {"inputs": "two"}}, function, name)
 
-    def _add(self, kind: str, function: object, name: str, inputs: str) -> Stream[Any]:
+    def _add(self, kind: spec.OperatorKind, function: object, name: str) -> Stream[Any]:
         origins = (*self._first._origins, *(replace(origin, side=1) for origin in self._second._origins))
         env = self._first._env
-        node = env._dataflow.add(kind, inputs=origins, function=function, name=name, settings={"inputs": inputs})
+        node = env._dataflow.add(kind, inputs=origins, function=function, name=name)
         return Stream(env, (Origin(node),))
 
 

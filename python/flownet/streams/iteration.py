@@ -11,6 +11,7 @@ from ..api.functions import KeyedProcessFunction, OutputTag
 from ..api.rich_functions import FilterFunction
 from ..errors import ConfigError, PlanError
 from ..internal import config
+from ..planning import spec
 from ..planning.dataflow import Node, Origin
 from .checks import called_of, function_of, kind_of
 
@@ -40,8 +41,8 @@ def iterate(
     memory, disk = (config.size_bytes(name, size) for name, size in zip(("memory", "disk"), limits, strict=True))
     dataflow = stream._env._dataflow
     before = len(dataflow.nodes)
-    head = dataflow.add("iteration_head", inputs=stream._origins, name="iterate")
-    head.settings = {"iteration": head.id}
+    beginning: spec.IterationHead = {"iteration": dataflow.next_id}
+    head = dataflow.add({"iteration_head": beginning}, inputs=stream._origins, name="iterate")
     try:
         stepped = step(streams.Stream(stream._env, (Origin(head),)))
         _check_step(stepped, stream, head)
@@ -49,8 +50,8 @@ def iterate(
         # As if it had not been called.
         del dataflow.nodes[before:]
         raise
-    settings = {"iteration": head.id, "memory_bytes": memory, "disk_bytes": disk}
-    tail = dataflow.add("iteration_tail", inputs=stepped._origins, name="until", function=until, settings=settings)
+    ending: spec.IterationTail = {"iteration": head.id, "memory_bytes": memory, "disk_bytes": disk}
+    tail = dataflow.add({"iteration_tail": ending}, inputs=stepped._origins, name="until", function=until)
     head.other_end, tail.other_end = tail, head
     return streams.Stream(stream._env, (Origin(tail),))
 

@@ -11,6 +11,7 @@ from ..api.functions import OutputTag
 from ..api.window import WindowAssigner
 from ..errors import ConfigError, PlanError
 from ..internal.config import duration_us
+from ..planning import spec
 from ..planning.dataflow import Origin
 from .checks import function_of, key_of, kind_of
 from .stream import Stream
@@ -143,8 +144,9 @@ class BoundedJoin(Generic[T, U]):
                 setting="lower",
                 value=bounds.lower_ms,
             )
-        settings = {"lower_ms": lower_ms, "upper_ms": upper_ms, "late_tags": list(bounds.late_tags)}
-        return _paired(self._left, self._right, "interval_join", function, settings)
+        late_tags = list(bounds.late_tags)
+        settings: spec.IntervalJoin = {"lower_ms": lower_ms, "upper_ms": upper_ms, "late_tags": late_tags}
+        return _paired(self._left, self._right, {"interval_join": settings}, function)
 
     def _with(self, **said: Any) -> BoundedJoin[T, U]:
         return BoundedJoin(self._left, self._right, replace(self._bounds, **said))
@@ -180,8 +182,8 @@ class AsOfJoin(Generic[T, U]):
             Called with a record and its version, which is None for ``how="left"`` where there is none. Default: none,
             the two of them are emitted, as a tuple.
         """
-        settings = {"keeps_unmatched": self._keeps_unmatched, "late_tags": list(self._late_tags)}
-        return _paired(self._left, self._right, "as_of_join", function, settings)
+        settings: spec.AsOfJoin = {"keeps_unmatched": self._keeps_unmatched, "late_tags": list(self._late_tags)}
+        return _paired(self._left, self._right, {"as_of_join": settings}, function)
 
 
 JoinKind = Literal["inner", "left"]
@@ -210,10 +212,10 @@ def of_both(left: Stream[Any], right: Stream[Any]) -> tuple[Origin, ...]:
     return (*left._origins, *(replace(origin, side=1) for origin in right._origins))
 
 
-def _paired(left: Stream[Any], right: Stream[Any], kind: str, function: Any, settings: dict[str, Any]) -> Stream[Any]:
+def _paired(left: Stream[Any], right: Stream[Any], kind: spec.OperatorKind, function: Any) -> Stream[Any]:
     functions = None if function is None else {"pair": function_of("process", function)}
     env = left._env
-    node = env._dataflow.add(kind, inputs=of_both(left, right), function=functions, settings=settings)
+    node = env._dataflow.add(kind, inputs=of_both(left, right), function=functions)
     return Stream(env, (Origin(node),))
 
 

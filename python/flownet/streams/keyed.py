@@ -11,6 +11,7 @@ from ..api.functions import KeyedProcessFunction
 from ..api.rich_functions import ReduceFunction
 from ..api.window import Global, WindowAssigner
 from ..errors import PlanError
+from ..planning import spec
 from ..state import OpenContext, ValueStateDescriptor
 from ..triggers import CountEvictor, CountTrigger, PurgingTrigger
 from .checks import called_of, field_of, function_of, kind_of, method_of, refuse_async_methods, told_of
@@ -56,7 +57,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
         """
         told = told_of(called_of("reduce", function, ReduceFunction))
         functions = {"fold": method_of(function, "reduce"), **told}
-        return self._then("fold", functions, name="reduce", settings="reduce")
+        return self._then({"fold": "reduce"}, functions, name="reduce")
 
     def count(self) -> Stream[tuple[K, int]]:
         """Count the records of each key and emit ``(key, count so far)`` for each record.
@@ -133,7 +134,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
                 f"process() needs an instance of a subclass of flownet.KeyedProcessFunction, not {kind_of(function)}"
             )
         refuse_async_methods(function, "open", "process", "on_timer", "finish", "close")
-        return self._then("process", function, name=type(function).__name__, settings={})
+        return self._then({"process": {}}, function, name=type(function).__name__)
 
     def map_with_state(self, function: Callable[[Any, V], tuple[Any, R]]) -> Stream[R]:
         """Turn each record into another, with what is known of its key.
@@ -328,8 +329,8 @@ class KeyedStream(Stream[V], Generic[K, V]):
             raise PlanError(f"{method}() takes another stream by key, not {kind_of(other)}: call key_by() on it")
         same_environment(method, self, other)
 
-    def _fold(self, name: str, fold: object) -> Stream[Any]:
-        return self._then("fold", name=name, settings=fold)
+    def _fold(self, name: str, fold: spec.Fold) -> Stream[Any]:
+        return self._then({"fold": fold}, name=name)
 
 
 class _WithState(KeyedProcessFunction[Any, Any, Any]):

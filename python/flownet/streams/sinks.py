@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, over
 from ..api.functions import Sink
 from ..connectors.part_files import folder_of
 from ..errors import ConfigError, PlanError
+from ..planning import spec
 from ..planning.dataflow import Origin
 from .checks import delimiter_of, kind_of, sink_of
 from .collected import CollectedRecords
@@ -52,7 +53,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
         """
         if not isinstance(prefix, str):
             raise ConfigError(f"print(prefix={prefix!r}): must be a text", setting="prefix", value=prefix)
-        return self._sink("print", settings={"prefix": prefix or None})
+        return self._sink({"print": {"prefix": prefix or None}})
 
     def collect(self, into: SupportsExtend[T] | None = None) -> CollectedRecords[T]:
         """Bring all records to this process.
@@ -323,16 +324,16 @@ class SinkMethods(OperatorHandle, Generic[T]):
         self,
         method: str,
         path: str | os.PathLike[str],
-        format: Literal["text", "json", "csv"],
+        format: spec.LineFormat,
         *,
         header: str | None = None,
         function: object = None,
     ) -> StreamSink:
         folder = folder_of(self._env._dataflow, method, path, format)
-        settings = {"path": folder, "format": format, "header": header}
-        return self._sink("write_files", settings=settings, name=method, function=function)
+        settings: spec.WriteFiles = {"path": folder, "format": format, "header": header}
+        return self._sink({"write_files": settings}, name=method, function=function)
 
-    def _sink(self, kind: str, **described: Any) -> StreamSink:
+    def _sink(self, kind: spec.OperatorKind, **described: Any) -> StreamSink:
         node = self._env._dataflow.add(kind, inputs=self._origins, **described)
         return StreamSink(self._env, (Origin(node),))
 

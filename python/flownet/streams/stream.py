@@ -19,6 +19,7 @@ from ..api.window import WindowAssigner
 from ..errors import PlanError
 from ..internal import config
 from ..internal.foreign_names import no_attribute
+from ..planning import spec
 from ..planning.dataflow import Origin, lacks_order
 from ..planning.graph import FlowControl, PartitionerName
 from ..planning.hashing import Hashing, calls_hash
@@ -210,7 +211,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
                 "; one with state and timers by key is a flownet.KeyedProcessFunction, behind key_by()"
             )
         refuse_async_methods(function, "open", "process", "finish", "close")
-        return self._then("process_all", function, name=type(function).__name__, settings={})
+        return self._then({"process_all": {}}, function, name=type(function).__name__)
 
     def take(self, count: int) -> Stream[T]:
         """Let so many records pass, and no more; of several subtasks, those that come first.
@@ -335,14 +336,14 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
             )
         if lacks_order(self._origins):
             strategy = at_end_of_input(strategy)
-        settings = {
+        settings: spec.AssignTimestamps = {
             "watermarks": strategy.watermarks,
             "idle_after_ms": strategy.idle_after_ms,
             "alignment": strategy.alignment,
             "max_ahead_ms": strategy.max_ahead_ms,
         }
         name = "assign_timestamps_and_watermarks"
-        return self._then("assign_timestamps", strategy.functions(), name=name, settings=settings)
+        return self._then({"assign_timestamps": settings}, strategy.functions(), name=name)
 
     def window_all(self, window: WindowAssigner) -> streams.AllWindowedStream[T]:
         """Cut all records together into windows, in one subtask.
@@ -505,7 +506,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
     def _spread(self, partitioner: PartitionerName, function: object = None) -> tuple[Origin, ...]:
         return tuple(replace(origin, partitioner=partitioner, function=function) for origin in self._origins)
 
-    def _then(self, kind: str, function: object = None, **described: Any) -> Stream[Any]:
+    def _then(self, kind: spec.OperatorKind, function: object = None, **described: Any) -> Stream[Any]:
         node = self._env._dataflow.add(kind, inputs=self._origins, function=function, **described)
         return Stream(self._env, (Origin(node),))
 

@@ -23,6 +23,7 @@ from ..api.window import (
     milliseconds,
 )
 from ..errors import PlanError
+from ..planning import spec
 from ..planning.dataflow import Origin, has_timestamps
 from ..triggers import (
     BuiltInTrigger,
@@ -37,6 +38,7 @@ from ..triggers import (
     purging,
 )
 from .checks import (
+    FieldFold,
     called_of,
     field_of,
     function_of,
@@ -123,9 +125,9 @@ class WindowSettings:
             raise PlanError(f"side_output_late_data() needs a flownet.OutputTag, not {kind_of(tag)}")
         return replace(self, late_tag=tag.name)
 
-    def planned(self) -> dict[str, Any]:
+    def planned(self) -> spec.WindowSpec:
         """Say it as a plan has it."""
-        trigger: dict[str, object] | None = None
+        trigger: spec.TriggerSpec | None = None
         if isinstance(self.trigger, BuiltInTrigger):
             trigger = {"when": self.trigger.when, "purges": self.trigger.purges}
         elif self.trigger is not None:
@@ -243,7 +245,7 @@ class WindowedBase:
         return type(self)(self._keyed, replace(self._cut, with_window=True))
 
     def _fold(
-        self, name: str, fold: object, functions: dict[str, Any] | None = None, process: Any = None
+        self, name: str, fold: spec.Fold, functions: dict[str, Any] | None = None, process: Any = None
     ) -> Stream[Any]:
         functions = {**(functions or {}), **self._process_of(process)}
         return self._add(name, fold, functions)
@@ -256,7 +258,7 @@ class WindowedBase:
             return {"process_object": process}
         return {"process": function_of("process", process)}
 
-    def _add(self, name: str, fold: object, functions: dict[str, Any], *, is_whole: bool = False) -> Stream[Any]:
+    def _add(self, name: str, fold: spec.Fold, functions: dict[str, Any], *, is_whole: bool = False) -> Stream[Any]:
         cut = self._cut
         if isinstance(cut.assigner, Session) and cut.assigner.gap_of is not None:
             functions["gap"] = function_of("Session", cut.assigner.gap_of)
@@ -264,17 +266,16 @@ class WindowedBase:
             functions["trigger"] = cut.trigger
         if cut.evictor is not None:
             functions["evictor"] = cut.evictor
-        window: dict[str, object] = {
+        window: spec.WindowSpec = {
             **cut.planned(),
             "with_key": self._with_key,
             "with_window": cut.with_window,
             # State of a window, and what is taken out of it, belong to it alone.
             "is_whole": is_whole or cut.evictor is not None or "process_object" in functions,
         }
-        settings: dict[str, object] = {"fold": fold, "window": window}
-        stream: Stream[Any] = self._keyed._then(
-            "window", functions or None, name=f"window({cut.assigner}) {name}", settings=settings
-        )
+        settings: spec.Window = {"fold": fold, "window": window}
+        shown = f"window({cut.assigner}) {name}"
+        stream: Stream[Any] = self._keyed._then({"window": settings}, functions or None, name=shown)
         return stream
 
     def _reduce(self, function: Any, process: Any) -> Stream[Any]:
@@ -313,7 +314,7 @@ class WindowedBase:
         )
         return self._add("aggregate", "aggregate", functions, is_whole=is_whole)
 
-    def _of_field(self, name: str, field: int | str | None) -> Stream[Any]:
+    def _of_field(self, name: FieldFold, field: int | str | None) -> Stream[Any]:
         fold = field_of(name, field)
         if self._cut.evictor is not None:
             raise PlanError(

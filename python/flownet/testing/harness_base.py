@@ -195,10 +195,9 @@ class HarnessBase:
 
     def _stream(self, number: int, each: _Input) -> Stream[Any]:
         node = self._env._dataflow.add(
-            "from_script",
+            {"from_script": {"timestamps": self._timestamps}},
             name=f"input {number}",
             function=each,
-            settings={"timestamps": self._timestamps},
             parallelism=1,
             is_parallel=False,
             chaining="never",

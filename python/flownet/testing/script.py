@@ -76,9 +76,8 @@ def from_script(dataflow: Dataflow, scripts: Sequence[Iterable[Step]]) -> Node:
     timed = [step.timestamp_ms is not None for script in steps for step in script if isinstance(step, Record)]
     has_time = any(timed) or any(isinstance(step, Watermark) for script in steps for step in script)
     return dataflow.add(
-        "from_script",
+        {"from_script": {"timestamps": has_time}},
         function=_ScriptSource(said),
-        settings={"timestamps": has_time},
         parallelism=len(said),
         is_parallel=len(said) > 1,
         is_bounded=True,

@@ -78,7 +78,8 @@ def test_a_stream_of_another_source_keeps_its_promise_of_order(local: SparkSessi
     strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row: row[1])
     env.from_spark(events(local, 2)).assign_timestamps_and_watermarks(strategy).print()
     env.from_collection([(1, 1)]).assign_timestamps_and_watermarks(strategy).print()
-    frame, other = [node.settings for node in env._dataflow.nodes if node.role == "assign_timestamps"]
+    assigners = [node for node in env._dataflow.nodes if node.role == "assign_timestamps"]
+    frame, other = [node.settings.get("assign_timestamps") for node in assigners]
     assert frame is not None
     assert other is not None
     assert (frame["watermarks"], other["watermarks"]) == ("never", {"bounded": {"delay_ms": 0}})
