@@ -114,7 +114,7 @@ impl<M: RecordFormat> OperatorChain<M> {
         Ok(())
     }
 
-    /// Visits every operator in order, upstream first, so that a downstream operator sees the output of those before it.
+    /// Visits all operators in order, upstream first, so that downstream operators see the output of those before them.
     fn each_operator(
         &mut self,
         token: M::Token<'_>,
