@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use flownet_runtime::operator::{BatchRecords, OperatorChain, Received, RecordFormat};
+use flownet_runtime::operator::{BatchRecords, OperatorChain, ReceiveOutcome, RecordFormat};
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::work::{ThreadWork, Work};
 use flownet_runtime::{OperatorFailure, Outputs, TaskError};
@@ -258,13 +258,13 @@ impl RecordFormat for RowsFormat {
         (): Self::Token<'m>,
         bytes: &[u8],
         info: &OperatorInfo,
-    ) -> Result<Received<Self::Record<'m>>, TaskError> {
+    ) -> Result<ReceiveOutcome<Self::Record<'m>>, TaskError> {
         let Some(arriving) = &mut self.arriving else {
             let message = format!("rows came to operator '{}', which heads no task of rows", info.operator);
             return Err(TaskError::Config(message));
         };
         arriving.push(bytes).map_err(|error| info.malformed(&error))?;
-        Ok(Received::Gathered { is_enough: arriving.is_full() })
+        Ok(ReceiveOutcome::Gathered { is_enough: arriving.is_full() })
     }
 
     fn take_gathered<'m>(

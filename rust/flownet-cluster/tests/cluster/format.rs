@@ -3,7 +3,9 @@
 use flownet_core::{Target, keygroup::hash_key};
 use flownet_runtime::{
     Outputs, TaskError,
-    operator::{Entry, Kind, Link, Links, OperatorChain, OutputEdge, OutputSerializer, Received, RecordFormat, Stage},
+    operator::{
+        Entry, Kind, Link, Links, OperatorChain, OutputEdge, OutputSerializer, ReceiveOutcome, RecordFormat, Stage,
+    },
     spec::{Partitioner, TaskSpec},
 };
 
@@ -34,8 +36,13 @@ impl RecordFormat for NumberFormat {
         work(out)
     }
 
-    fn receive<'m>(&mut self, (): Self::Token<'m>, bytes: &[u8], _: &String) -> Result<Received<u64>, TaskError> {
-        Ok(Received::Record(u64::from_le_bytes(bytes.try_into().expect("eight bytes"))))
+    fn receive<'m>(
+        &mut self,
+        (): Self::Token<'m>,
+        bytes: &[u8],
+        _: &String,
+    ) -> Result<ReceiveOutcome<Self::Record<'m>>, TaskError> {
+        Ok(ReceiveOutcome::Record(u64::from_le_bytes(bytes.try_into().expect("eight bytes"))))
     }
 
     fn share<'m>(record: &Self::Record<'m>) -> Self::Record<'m> {

@@ -2,7 +2,7 @@
 
 use flownet_core::CustomEvent;
 use flownet_rows::{CarriesRows, RowBatch, RowInput};
-use flownet_runtime::operator::{self, Received, RecordFormat};
+use flownet_runtime::operator::{self, ReceiveOutcome, RecordFormat};
 use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::exceptions::PyTypeError;
@@ -103,10 +103,12 @@ impl RecordFormat for PythonFormat {
         py: Self::Token<'py>,
         bytes: &[u8],
         info: &OperatorInfo,
-    ) -> Result<Received<Self::Record<'py>>, TaskError> {
-        let Some(arriving) = &mut self.arriving else { return self.decode(py, bytes, info).map(Received::Record) };
+    ) -> Result<ReceiveOutcome<Self::Record<'py>>, TaskError> {
+        let Some(arriving) = &mut self.arriving else {
+            return self.decode(py, bytes, info).map(ReceiveOutcome::Record);
+        };
         arriving.push(bytes).map_err(|error| info.refused(CODEC_ERROR, error.to_string(), None))?;
-        Ok(Received::Gathered { is_enough: arriving.is_full() })
+        Ok(ReceiveOutcome::Gathered { is_enough: arriving.is_full() })
     }
 
     fn take_gathered<'py>(

@@ -11,7 +11,7 @@ use flownet_core::{CustomEvent, Round};
 use super::collector::Downstream;
 use super::record::{KeyedRecord, take_stamp};
 use super::stage::{OutputEdge, Stage, Target};
-use super::{Collector, InspectedState, Inspection, Kind, Received, RecordFormat};
+use super::{Collector, InspectedState, Inspection, Kind, ReceiveOutcome, RecordFormat};
 use crate::chain::{AwaitedInput, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
@@ -201,12 +201,12 @@ impl<M: RecordFormat> OperatorChain<M> {
         };
         count_rows(&self.medium, value, out);
         match self.medium.receive(token, value, &head.info)? {
-            Received::Record(record) => {
+            ReceiveOutcome::Record(record) => {
                 let collector = Collector::new(token, downstream, NO_LINKS, out, now_ms);
                 head.process(record, collector.of_record(timestamp_ms, entry.side))
             }
-            Received::Gathered { is_enough: true } => self.push_gathered(token, out, now_ms),
-            Received::Gathered { is_enough: false } => Ok(()),
+            ReceiveOutcome::Gathered { is_enough: true } => self.push_gathered(token, out, now_ms),
+            ReceiveOutcome::Gathered { is_enough: false } => Ok(()),
         }
     }
 

@@ -97,7 +97,7 @@ pub trait RecordFormat: Send + Sized + 'static {
         token: Self::Token<'m>,
         bytes: &[u8],
         info: &Self::Info,
-    ) -> Result<Received<Self::Record<'m>>, TaskError>;
+    ) -> Result<ReceiveOutcome<Self::Record<'m>>, TaskError>;
 
     /// Returns gathered records as one, until none are left. Called once enough are gathered, and when a batch ends.
     fn take_gathered<'m>(
@@ -170,7 +170,7 @@ pub trait RecordFormat: Send + Sized + 'static {
 
 /// The outcome of [`RecordFormat::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received<R> {
+pub enum ReceiveOutcome<R> {
     /// The record, decoded.
     Record(R),
     /// The format has gathered it, and possibly enough records to [take](RecordFormat::take_gathered).

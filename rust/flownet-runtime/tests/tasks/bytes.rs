@@ -6,8 +6,8 @@ use flownet_core::Target;
 use flownet_core::keygroup::hash_key;
 use flownet_core::record::writer::Emit;
 use flownet_runtime::operator::{
-    Collector, Entry, Fold, KeyedRecord, Kind, Link, Links, OperatorChain, OutputEdge, OutputSerializer, Received,
-    RecordFormat, Source, Stage, put_stamp,
+    Collector, Entry, Fold, KeyedRecord, Kind, Link, Links, OperatorChain, OutputEdge, OutputSerializer,
+    ReceiveOutcome, RecordFormat, Source, Stage, put_stamp,
 };
 use flownet_runtime::snapshot::{Input, Snapshot};
 use flownet_runtime::spec::TaskSpec;
@@ -47,8 +47,8 @@ impl RecordFormat for Bytes {
         (): Self::Token<'m>,
         bytes: &[u8],
         _: &&'static str,
-    ) -> Result<Received<Self::Record<'m>>, TaskError> {
-        Ok(Received::Record(bytes.to_vec()))
+    ) -> Result<ReceiveOutcome<Self::Record<'m>>, TaskError> {
+        Ok(ReceiveOutcome::Record(bytes.to_vec()))
     }
 
     fn share<'m>(record: &Self::Record<'m>) -> Self::Record<'m> {

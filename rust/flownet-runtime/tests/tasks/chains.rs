@@ -31,10 +31,10 @@ pub(crate) trait WritingSource: Send + 'static {
     fn write(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError>;
 }
 
-/// Such a source as one of the operator model.
-struct Written<S>(S);
+/// Makes it a source of the operator model.
+struct SourceAdapter<S>(S);
 
-impl<S: WritingSource> Source<Bytes> for Written<S> {
+impl<S: WritingSource> Source<Bytes> for SourceAdapter<S> {
     fn open(&mut self, (): (), _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }
@@ -54,7 +54,7 @@ impl<S: WritingSource> Source<Bytes> for Written<S> {
 
 impl<S: WritingSource> TestChain for S {
     fn chain(self, task: &TaskSpec) -> OperatorChain<Bytes> {
-        chain_to_all(Kind::Source(Box::new(Written(self))), task, |_| Target::Any)
+        chain_to_all(Kind::Source(Box::new(SourceAdapter(self))), task, |_| Target::Any)
     }
 }
 
