@@ -54,7 +54,7 @@ pub(super) enum WorkerEvent {
     /// It has authenticated and introduced itself.
     Introduced { introduction: Introduction, client: WorkerClient },
     /// It answers a poll.
-    Reported { worker: u32, report: StatusReport },
+    Reported { worker: u32, report: Box<StatusReport> },
     /// A call failed because the connection has ended.
     Disconnected { worker: u32, reason: String },
 }
@@ -76,7 +76,7 @@ pub(super) enum RegionEvent {
     /// Its tasks run.
     Started { worker: u32 },
     /// It has freed everything of the region.
-    Stopped { worker: u32, report: StatusReport },
+    Stopped { worker: u32, report: Box<StatusReport> },
     /// It failed to carry out a request.
     Faulty { worker: u32, fault: WorkerFault },
 }

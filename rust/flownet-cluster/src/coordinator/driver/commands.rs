@@ -71,7 +71,8 @@ impl Driver {
     fn stop(&mut self, region: u32, worker: u32) {
         let attempt = self.attempts.of_region(region);
         self.workers.call_in(attempt, worker, async move |link| {
-            Ok(Some(RegionEvent::Stopped { worker, report: link.stop(region).await? }))
+            let report = Box::new(link.stop(region).await?);
+            Ok(Some(RegionEvent::Stopped { worker, report }))
         });
     }
 

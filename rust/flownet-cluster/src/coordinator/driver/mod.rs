@@ -194,7 +194,7 @@ impl Driver {
                     }
                 }
             }
-            WorkerEvent::Reported { worker, report } => self.on_report(worker, report),
+            WorkerEvent::Reported { worker, report } => self.on_report(worker, *report),
             WorkerEvent::Disconnected { worker, reason } => self.workers.on_disconnect(worker, reason),
         }
     }
@@ -224,7 +224,7 @@ impl Driver {
             }
             RegionEvent::Started { worker } => self.feed_in(region, Input::Started { worker }),
             RegionEvent::Stopped { worker, report } => {
-                self.on_report(worker, report);
+                self.on_report(worker, *report);
                 // The worker stays for other regions and later attempts.
                 self.feed_in(region, Input::WorkerGone { worker });
             }

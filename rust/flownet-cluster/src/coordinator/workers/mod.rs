@@ -324,7 +324,7 @@ async fn poll_reports(
 ) {
     loop {
         let (event, is_last) = match link.poll(wait, board.log().room()).await {
-            Ok(report) => (Event::Worker(WorkerEvent::Reported { worker, report }), false),
+            Ok(report) => (Event::Worker(WorkerEvent::Reported { worker, report: Box::new(report) }), false),
             Err(error) => (disconnection(worker, &error), true),
         };
         if events.send(event).is_err() || is_last {
