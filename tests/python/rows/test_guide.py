@@ -1,4 +1,4 @@
-"""What the guide to rows shows is true."""
+"""The programs of the pages about rows print the output that the pages show, and the reference is complete."""
 
 from __future__ import annotations
 
@@ -6,32 +6,53 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import get_args
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pytest
 
-GUIDE = Path(__file__).parents[3] / "docs" / "rows.md"
+import flownet as fn
+from flownet.rows.aggregates import FunctionName
+from flownet.rows.expressions import TextExpr, TimeExpr
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGES = [
+    "concepts/rows.md",
+    *(f"how-to/{page.name}" for page in sorted((DOCS / "how-to").glob("rows-*.md"))),
+    "reference/aggregates.md",
+    "reference/column-types.md",
+    "reference/expressions.md",
+]
 
 
-def test_its_blocks_run_one_after_the_other(python: Callable[..., CompletedProcess[str]], tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(blocks) == 7
-    (tmp_path / "ticks").mkdir()
-    ticks = pa.table({"symbol": ["A", "A", "B"], "ms": [1, 2, 1_500], "price": [1.0, 3.0, 5.0], "size": [1, 1, 1]})
-    pq.write_table(ticks, tmp_path / "ticks" / "a.parquet")
-    used = """
-scores = ranked.collect()
-env.execute()
-assert sorted(scores.to_arrow()["score"].to_pylist()) == [1.0, 2.0, 3.0, 4.0]
-assert vwap.to_arrow().sort_by("window_start")["vwap"].to_pylist()[-1] == 12.0
-assert sorted(by_minute.to_arrow()["vwap"].to_pylist()) == [11.0, 20.0]
-assert priced.to_arrow().sort_by("ms")["rate"].to_pylist() == [1.1, None, 1.2]
-"""
-    (tmp_path / "script.py").write_text("\n".join([*blocks, used]))
+@pytest.mark.parametrize("page", PAGES)
+def test_the_programs_of_a_page_print_its_output(
+    page: str, python: Callable[..., CompletedProcess[str]], tmp_path: Path
+) -> None:
+    text = (DOCS / page).read_text()
+    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    outputs = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    assert programs
+    (tmp_path / "script.py").write_text("\n".join(programs))
     finished = python("script.py")
     assert (finished.returncode, finished.stderr) == (0, "")
-    assert "vwap: double" in finished.stdout
-    assert "\n3 rows\n" in finished.stdout
-    assert "4 rows of ['symbol', 'price', 'size', 'ms']" in finished.stdout
-    seconds = [row for path in (tmp_path / "seconds").iterdir() for row in pq.read_table(path).to_pylist()]
-    assert sorted((row["symbol"], row["high"], row["low"]) for row in seconds) == [("A", 3.0, 1.0), ("B", 5.0, 5.0)]
+    assert finished.stdout == "".join(outputs)
+
+
+def functions_in_tables(page: str) -> set[str]:
+    """Return the names of the functions in first columns of tables."""
+    cells = re.findall(r"^\| (.+?) \|", (DOCS / page).read_text(), re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`(?:fn\.)?(\w+)\(", cell)}
+
+
+def test_the_reference_lists_every_expression_function() -> None:
+    methods = {name for owner in (fn.Expr, TextExpr, TimeExpr) for name in vars(owner) if not name.startswith("_")}
+    assert functions_in_tables("reference/expressions.md") == (methods - {"str", "dt"}) | {
+        "col",
+        "lit",
+        "when",
+        "coalesce",
+    }
+
+
+def test_the_reference_lists_every_aggregate() -> None:
+    assert functions_in_tables("reference/aggregates.md") == set(get_args(FunctionName))
