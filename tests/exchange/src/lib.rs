@@ -110,7 +110,7 @@ impl Worker {
         let channels = u32::try_from(sources.len()).expect("few channels");
         let pool = self.env.create_gate_pool(channels).expect("test pools fit");
         let gate = InputGate::new(channels);
-        gate.set_bounds(self.env.config().intake_bounds(channels, self.pool.segment_bytes()));
+        gate.set_bounds(self.env.config().receive_queue_limits(channels, self.pool.segment_bytes()));
         let inlets = Inlets::new();
         let reader = GateReader::new(Arc::clone(&gate), Arc::clone(&inlets), channels, MAX_RECORD_BYTES);
         let exclusive = self.env.config().exclusive_buffers;
