@@ -316,6 +316,10 @@ site: $(VENV)/.site ## the documentation site into target/site, links checked; r
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "target/site/index.html"
 
+.PHONY: functions
+functions: build ## write the methods and the table of expression functions anew, after a change of their registry
+	$(BIN)/python tests/python/rows/function_methods.py
+
 .PHONY: changelog
 changelog: | $(BIN)/maturin ## print the section of the next release that the files of changelog.d make
 	@$(BIN)/python -m pip install --quiet --group release

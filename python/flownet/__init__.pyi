@@ -78,6 +78,12 @@ from .rows.aggregates import (
 )
 from .rows.batch_aggregate import BatchAggregate as BatchAggregate
 from .rows.expressions import Expr as Expr, coalesce as coalesce, col as col, lit as lit, when as when
+from .rows.functions.several import (
+    concat as concat,
+    concat_ws as concat_ws,
+    greatest as greatest,
+    least as least,
+)
 from .rows.keyed import KeyedRows as KeyedRows
 from .rows.stream import Rows as Rows
 from .state import (

@@ -11,6 +11,10 @@ from typing import Any, NoReturn
 from ..errors import PlanError
 from ..internal.calendar_pieces import CalendarPiece
 from ..internal.config import duration_us
+from .calls import shown_arguments
+from .functions.texts import TextFunctions
+from .functions.times import TimeFunctions
+from .functions.values import ValueFunctions
 
 
 class _Tree(dict[str, Any]):
@@ -35,7 +39,7 @@ MOST_DEPTH = 500
 """Operations that an expression may nest: the planner and each task go down it on their stack."""
 
 
-class Expr:
+class Expr(ValueFunctions["Expr"]):
     """A column of rows, or what is made of some. Made by `col`, `lit` and `when`, and by operators and methods.
 
     Where a value is missing, so is what is made of it, but for ``&`` and ``|`` where the other side decides. Unlike in
@@ -165,28 +169,6 @@ class Expr:
     def __abs__(self) -> Expr:
         return self.abs()
 
-    def abs(self) -> Expr:
-        """Take the sign away."""
-        return self._unary("abs")
-
-    def floor(self) -> Expr:
-        """Round down to a whole number, of the same type."""
-        return self._unary("floor")
-
-    def ceil(self) -> Expr:
-        """Round up to a whole number, of the same type."""
-        return self._unary("ceil")
-
-    def sqrt(self) -> Expr:
-        """Take the square root, a ``float64``."""
-        return self._unary("sqrt")
-
-    def round(self, decimals: int = 0) -> Expr:
-        """Round to so many decimals, 0 to 15; halves go to the even one."""
-        if not 0 <= decimals <= 15:
-            raise PlanError(f"round({decimals!r}): a float has 0 to 15 decimals")
-        return self._unary({"round": decimals}, f"{self!r}.round({decimals})")
-
     def is_null(self) -> Expr:
         """Say whether the value is missing."""
         return self._unary("is_null")
@@ -239,11 +221,14 @@ class Expr:
         """What there is for times."""
         return TimeExpr(self)
 
+    def _call(self, function: Any, *arguments: Any, **keywords: Any) -> Expr:
+        return _method(self, function, arguments, keywords)
+
     def _unary(self, op: Any, shown: Any = None) -> Expr:
         return Expr({"unary": {"op": op, "of": self._tree()}}, shown or f"{self!r}.{op}()", self._name)
 
 
-class TextExpr:
+class TextExpr(TextFunctions[Expr]):
     """What there is for columns of texts: ``fn.col("line").str``. Regular expressions are those of Rust's ``regex``."""
 
     __slots__ = ("_of",)
@@ -251,113 +236,17 @@ class TextExpr:
     def __init__(self, of: Expr) -> None:
         self._of = of
 
-    def len_chars(self) -> Expr:
-        """Count characters."""
-        return self._then("len_chars", "len_chars()")
-
-    def len_bytes(self) -> Expr:
-        """Count bytes of UTF-8."""
-        return self._then("len_bytes", "len_bytes()")
-
-    def to_lowercase(self) -> Expr:
-        """Make small letters of all."""
-        return self._then("to_lowercase", "to_lowercase()")
-
-    def to_uppercase(self) -> Expr:
-        """Make capital letters of all."""
-        return self._then("to_uppercase", "to_uppercase()")
-
-    def strip_chars(self) -> Expr:
-        """Take white space from both ends."""
-        return self._then("strip_chars", "strip_chars()")
-
-    def contains(self, pattern: str, *, literal: bool = False) -> Expr:
-        """Say whether a regular expression is found, or with ``literal`` a text."""
-        return self._then({"contains": {"pattern": pattern, "literal": literal}}, f"contains({pattern!r})")
-
-    def starts_with(self, prefix: str) -> Expr:
-        """Say whether the text begins so."""
-        return self._then({"starts_with": prefix}, f"starts_with({prefix!r})")
-
-    def ends_with(self, suffix: str) -> Expr:
-        """Say whether the text ends so."""
-        return self._then({"ends_with": suffix}, f"ends_with({suffix!r})")
-
-    def slice(self, offset: int, length: int | None = None) -> Expr:
-        """Take characters from an offset on, which below 0 counts from the end; all of them, or so many."""
-        if length is not None and length < 0:
-            raise PlanError(f"str.slice({offset}, {length}): a length is not below 0")
-        shown = f"slice({offset})" if length is None else f"slice({offset}, {length})"
-        return self._then({"slice": {"offset": offset, "length": length}}, shown)
-
-    def replace_all(self, pattern: str, value: str, *, literal: bool = False) -> Expr:
-        """Put a text in the place of all that a regular expression finds; ``$1`` in it is its first group."""
-        op = {"replace_all": {"pattern": pattern, "value": value, "literal": literal}}
-        return self._then(op, f"replace_all({pattern!r}, {value!r})")
-
-    def extract(self, pattern: str, group: int = 1) -> Expr:
-        """Take a group of the first match of a regular expression; none where it does not match."""
-        return self._then({"extract": {"pattern": pattern, "group": group}}, f"extract({pattern!r}, {group})")
-
-    def split(self, by: str) -> Expr:
-        """Make a list of the parts between these texts."""
-        return self._then({"split": by}, f"split({by!r})")
-
-    def _then(self, op: Any, shown: Any) -> Expr:
-        return Expr({"text": {"op": op, "of": self._of._tree()}}, f"{self._of!r}.str.{shown}", self._of._name)
+    def _call(self, function: str, *arguments: Any, **keywords: Any) -> Expr:
+        return _method(self._of, function, arguments, keywords)
 
 
-class TimeExpr:
+class TimeExpr(TimeFunctions[Expr]):
     """What there is for columns of times: ``fn.col("when").dt``. Of one with a zone, as clocks there show it."""
 
     __slots__ = ("_of",)
 
     def __init__(self, of: Expr) -> None:
         self._of = of
-
-    def year(self) -> Expr:
-        """Take the year, an ``int32`` as all parts."""
-        return self._then("year")
-
-    def month(self) -> Expr:
-        """Take the month, 1 to 12."""
-        return self._then("month")
-
-    def day(self) -> Expr:
-        """Take the day of the month, from 1."""
-        return self._then("day")
-
-    def hour(self) -> Expr:
-        """Take the hour, 0 to 23."""
-        return self._then("hour")
-
-    def minute(self) -> Expr:
-        """Take the minute."""
-        return self._then("minute")
-
-    def second(self) -> Expr:
-        """Take the second."""
-        return self._then("second")
-
-    def millisecond(self) -> Expr:
-        """Take the millisecond within the second."""
-        return self._then("millisecond")
-
-    def weekday(self) -> Expr:
-        """Take the day of the week, from 1, Monday."""
-        return self._then("weekday")
-
-    def ordinal_day(self) -> Expr:
-        """Take the day of the year, from 1."""
-        return self._then("ordinal_day")
-
-    def date(self) -> Expr:
-        """Take the date."""
-        return self._then("date")
-
-    def epoch(self) -> Expr:
-        """Take milliseconds since 1970-01-01 UTC, an ``int64``; parts of a millisecond are rounded down."""
-        return self._then("epoch_ms", "epoch")
 
     def truncate(self, every: str | timedelta) -> Expr:
         """Truncate to the beginning of a piece of time, as clocks of the column's zone show it.
@@ -381,15 +270,16 @@ class TimeExpr:
         col("when").dt.truncate('1mo')
         """
         if (piece := CalendarPiece.parse(every)) is not None:
-            return self._then({"truncate_to": [piece.unit, piece.count]}, f"truncate({every!r})")
-        microseconds = duration_us("every", every)
-        if microseconds < 1000 or microseconds % 1000:
-            raise PlanError(f"dt.truncate({every!r}): a whole number of milliseconds, at least 1")
-        return self._then({"truncate_ms": microseconds // 1000}, f"truncate({every!r})")
+            period = f"{piece.count}{_CALENDAR_UNITS[piece.unit]}"
+        else:
+            microseconds = duration_us("every", every)
+            if microseconds < 1000 or microseconds % 1000:
+                raise PlanError(f"dt.truncate({every!r}): a whole number of milliseconds, at least 1")
+            period = f"{microseconds // 1000}ms"
+        return _method(self._of, "dt.truncate", (period,), {}, f"{self._of!r}.dt.truncate({every!r})")
 
-    def _then(self, op: Any, shown: Any = None) -> Expr:
-        named = shown if shown and shown.endswith(")") else f"{shown or op}()"
-        return Expr({"time": {"op": op, "of": self._of._tree()}}, f"{self._of!r}.dt.{named}", self._of._name)
+    def _call(self, function: str, *arguments: Any, **keywords: Any) -> Expr:
+        return _method(self._of, function, arguments, keywords)
 
 
 class When:
@@ -529,6 +419,22 @@ def _expression(value: Any) -> Expr:
     return value if isinstance(value, Expr) else lit(value)
 
 
+def call(function: str, *arguments: Any) -> Expr:
+    """Call a function of several columns. The functions of `flownet.rows.functions.several` use it."""
+    of = [_expression(argument) for argument in arguments]
+    name = next((found for argument in of if (found := argument._output_name())), None)
+    shown = f"{function.removeprefix('fn.')}({', '.join(map(repr, arguments))})"
+    return Expr({"call": {"function": function, "of": [argument._tree() for argument in of]}}, shown, name)
+
+
+def _method(
+    of: Expr, function: str, arguments: tuple[Any, ...], keywords: dict[str, Any], shown: str | None = None
+) -> Expr:
+    shown = shown or f"{of!r}.{function}({shown_arguments(arguments, keywords)})"
+    trees = [_expression(argument)._tree() for argument in (of, *arguments, *keywords.values())]
+    return Expr({"call": {"function": function, "of": trees}}, shown, of._output_name())
+
+
 def _binary(op: str, sign: str, left: Any, right: Any) -> Expr:
     one, other = _expression(left), _expression(right)
     tree = {"binary": {"op": op, "left": one._tree(), "right": other._tree()}}
@@ -584,6 +490,7 @@ def _decimal(value: Decimal) -> dict[str, int]:
     return {"high": whole >> 64, "low": whole & (2**64 - 1), "scale": max(-exponent, 0)}
 
 
+_CALENDAR_UNITS = {"day": "d", "week": "w", "month": "mo"}
 _MOST_DIGITS = 38
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

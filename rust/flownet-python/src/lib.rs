@@ -76,7 +76,7 @@ mod _flownet {
     #[pymodule_export]
     use super::rows::{
         PyRowBatch, PyRowSchema, csv_records, csv_starts, json_fault, rows_after_agg, rows_after_join,
-        rows_after_steps, rows_kept, rows_of, rows_schema, rows_time,
+        rows_after_steps, rows_functions, rows_kept, rows_of, rows_schema, rows_time,
     };
     #[pymodule_export]
     use super::settings::{check_settings, settings};

@@ -24,7 +24,9 @@ mod write_files;
 pub(crate) use self::arrow::{PyRowBatch, PyRowSchema};
 pub(crate) use self::export::rows_of;
 pub(crate) use self::foreign::PythonForeign;
-pub(crate) use self::plan::{rows_after_agg, rows_after_join, rows_after_steps, rows_kept, rows_schema, rows_time};
+pub(crate) use self::plan::{
+    rows_after_agg, rows_after_join, rows_after_steps, rows_functions, rows_kept, rows_schema, rows_time,
+};
 pub(crate) use self::text_blocks::{csv_records, csv_starts, json_fault};
 pub(crate) use self::to_objects::ToObjects;
 pub(crate) use self::to_rows::ToRows;

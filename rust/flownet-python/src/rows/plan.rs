@@ -131,6 +131,12 @@ pub(crate) fn rows_kept(
     Ok(Aggregations::new(&aggregates.0, &schema.get().0).map_err(value_error)?.kept())
 }
 
+/// Describes the functions of expressions as JSON. The Python methods and the documentation are generated from it.
+#[pyfunction]
+pub(crate) fn rows_functions() -> PyResult<String> {
+    serde_json::to_string(&flownet_rows::expr::documents()).map_err(value_error)
+}
+
 /// Whether event time can be taken from a column.
 #[pyfunction]
 pub(crate) fn rows_time(schema: &Bound<'_, PyRowSchema>, column: &str) -> PyResult<()> {

@@ -17,9 +17,7 @@ use arrow_schema::{DataType, Schema, TimeUnit};
 
 use super::compare::{self, Comparison, unit_of};
 use super::eval::Node;
-use super::number::{NumberFunction, NumberOp};
-use super::text::TextFunction;
-use super::time::TimeFunction;
+use super::number::NumberOp;
 use super::values::Values;
 use super::{BinaryOp, Bound, Expr, ExprError, Literal, UnaryOp, decimal};
 use crate::type_levels::check_name_levels;
@@ -30,7 +28,7 @@ pub(super) fn bind(expression: &Expr, schema: &Schema) -> Result<Bound, ExprErro
     Binder { schema }.bind(expression)
 }
 
-struct Binder<'a> {
+pub(super) struct Binder<'a> {
     schema: &'a Schema,
 }
 
@@ -48,8 +46,12 @@ impl Pair {
 }
 
 impl Bound {
-    fn new(node: Node, data_type: DataType, nullable: bool) -> Self {
+    pub(super) fn new(node: Node, data_type: DataType, nullable: bool) -> Self {
         Self { node, data_type, nullable }
+    }
+
+    pub(super) fn into_node(self) -> Node {
+        self.node
     }
 
     /// Returns the value of a literal, or none for other expressions.
@@ -58,7 +60,7 @@ impl Bound {
     }
 
     /// Casts to another type. Literals are cast now, other values during evaluation.
-    fn cast(self, to: &DataType, text: &str) -> Result<Self, ExprError> {
+    pub(super) fn cast(self, to: &DataType, text: &str) -> Result<Self, ExprError> {
         if self.data_type == *to {
             return Ok(self);
         }
@@ -77,12 +79,12 @@ impl Bound {
     }
 }
 
-fn type_error(expression: impl ToString, why: impl ToString) -> ExprError {
+pub(super) fn type_error(expression: impl ToString, why: impl ToString) -> ExprError {
     ExprError::Type { expression: expression.to_string(), why: why.to_string() }
 }
 
 impl Binder<'_> {
-    fn bind(&self, expression: &Expr) -> Result<Bound, ExprError> {
+    pub(super) fn bind(&self, expression: &Expr) -> Result<Bound, ExprError> {
         match expression {
             Expr::Column(name) => self.column(name),
             Expr::Literal(literal) => Ok(written(literal)),
@@ -92,23 +94,7 @@ impl Binder<'_> {
             Expr::When { branches, otherwise } => self.when(branches, otherwise.as_deref(), expression),
             Expr::IsIn { of, values } => self.is_in(of, values, expression),
             Expr::Coalesce(of) => self.coalesce(of, expression),
-            Expr::Text { op, of } => {
-                let of = self.text(of, expression)?;
-                let function = TextFunction::new(op).map_err(|why| type_error(expression, why))?;
-                let (data_type, nullable) = (function.data_type(), of.nullable || function.may_be_none());
-                Ok(Bound::new(Node::Text { function, of: Box::new(of.node) }, data_type, nullable))
-            }
-            Expr::Time { op, of } => {
-                let of = self.bind(of)?;
-                let function = TimeFunction::new(*op, &of.data_type).map_err(|takes| {
-                    type_error(
-                        expression,
-                        format!("it takes {takes}, not {}: cast it before", type_name(&of.data_type)),
-                    )
-                })?;
-                let (data_type, text) = (function.data_type(), expression.to_string().into());
-                Ok(Bound::new(Node::Time { function, of: Box::new(of.node), text }, data_type, of.nullable))
-            }
+            Expr::Call { function, of } => self.call(function, of, expression),
             Expr::Alias { of, .. } => self.bind(of),
         }
     }
@@ -164,17 +150,6 @@ impl Binder<'_> {
         }
     }
 
-    fn text(&self, of: &Expr, whole: &Expr) -> Result<Bound, ExprError> {
-        let bound = self.bind(of)?;
-        match bound.data_type {
-            DataType::Utf8 => Ok(bound),
-            _ => Err(type_error(
-                whole,
-                format!("{of} is of type {}, and not utf8: {of}.cast(\"utf8\")", type_name(&bound.data_type)),
-            )),
-        }
-    }
-
     fn compare(&self, op: Comparison, left: &Expr, right: &Expr, whole: &Expr) -> Result<Bound, ExprError> {
         let pair = comparable(self.bind(left)?, self.bind(right)?, whole)?;
         if matches!(pair.left.data_type, DataType::List(_) | DataType::Struct(_)) {
@@ -222,28 +197,17 @@ impl Binder<'_> {
             return Ok(Bound::new(Node::Not(Box::new(of.node)), DataType::Boolean, of.nullable));
         }
         let bound = self.bind(of)?;
-        let function = match op {
-            UnaryOp::IsNull | UnaryOp::IsNotNull => {
-                let node = Node::IsNull(Box::new(bound.node), op == UnaryOp::IsNull);
-                return Ok(Bound::new(node, DataType::Boolean, false));
-            }
-            UnaryOp::Neg => NumberFunction::Neg,
-            UnaryOp::Abs => NumberFunction::Abs,
-            UnaryOp::Floor => NumberFunction::Floor,
-            UnaryOp::Ceil => NumberFunction::Ceil,
-            UnaryOp::Sqrt => NumberFunction::Sqrt,
-            UnaryOp::Round(decimals) => NumberFunction::Round(decimals),
-            UnaryOp::Not => return Err(type_error(whole, "it is no truth")),
-        };
+        if matches!(op, UnaryOp::IsNull | UnaryOp::IsNotNull) {
+            let node = Node::IsNull(Box::new(bound.node), op == UnaryOp::IsNull);
+            return Ok(Bound::new(node, DataType::Boolean, false));
+        }
         let data_type = &bound.data_type;
         let is_signed = !matches!(data_type, DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64);
-        if !is_number(data_type) || (op == UnaryOp::Neg && !is_signed) {
+        if !is_number(data_type) || !is_signed {
             let why = format!("{of} is of type {}, which has no such thing: cast it before", type_name(data_type));
             return Err(type_error(whole, why));
         }
-        let text = whole.to_string();
-        let bound = if op == UnaryOp::Sqrt { bound.cast(&DataType::Float64, &text)? } else { bound };
-        let node = Node::Of { function, of: Box::new(bound.node), text: text.into() };
+        let node = Node::Negative { of: Box::new(bound.node), text: whole.to_string().into() };
         Ok(Bound::new(node, bound.data_type, bound.nullable))
     }
 
@@ -374,7 +338,7 @@ fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal128(..))
 }
 
-fn is_number(data_type: &DataType) -> bool {
+pub(super) fn is_number(data_type: &DataType) -> bool {
     data_type.is_integer()
         || is_decimal(data_type)
         || matches!(data_type, DataType::Float32 | DataType::Float64 | DataType::Null)
@@ -419,7 +383,7 @@ fn alike(left: Bound, right: Bound, whole: &Expr) -> Result<Pair, ExprError> {
 }
 
 /// Casts all values to one type.
-fn all_alike(values: Vec<Bound>, whole: &Expr) -> Result<Vec<Bound>, ExprError> {
+pub(super) fn all_alike(values: Vec<Bound>, whole: &Expr) -> Result<Vec<Bound>, ExprError> {
     let text = whole.to_string();
     // Literals adapt to the columns if they fit, so the columns are first.
     let of_columns = values.iter().filter(|value| value.written().is_none()).map(|value| &value.data_type);

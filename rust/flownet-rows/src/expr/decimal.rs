@@ -136,7 +136,8 @@ pub(super) fn of_one(function: NumberFunction, array: &ArrayRef) -> Result<Array
             NumberFunction::Floor => value - value.rem_euclid(unit(0)),
             NumberFunction::Ceil => value + (-value).rem_euclid(unit(0)),
             NumberFunction::Round(decimals) => rounded(value, unit(decimals)),
-            NumberFunction::Neg | NumberFunction::Sqrt => value,
+            NumberFunction::Trunc => value - value % unit(0),
+            NumberFunction::Sign => value.signum() * unit(0),
         };
         if digits_of(made) <= precision {
             return Ok(made);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_arith::boolean::{and_kleene, is_not_null, is_null, not, or_kleene};
+use arrow_arith::numeric;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Datum, RecordBatch, new_null_array};
 use arrow_cast::CastOptions;
@@ -13,9 +14,8 @@ use arrow_select::nullif::nullif;
 use arrow_select::zip::zip;
 
 use super::compare::Comparison;
-use super::number::{self, NumberOp};
-use super::text::TextFunction;
-use super::time::TimeFunction;
+use super::functions::{Arguments, Kernel};
+use super::number::NumberOp;
 use super::values::{Values, shown};
 use crate::time_units::cast_floored;
 
@@ -67,8 +67,7 @@ pub(super) enum Node {
     Or(Box<Self>, Box<Self>),
     Not(Box<Self>),
     IsNull(Box<Self>, bool),
-    Of {
-        function: number::NumberFunction,
+    Negative {
         of: Box<Self>,
         text: Box<str>,
     },
@@ -93,13 +92,9 @@ pub(super) enum Node {
         of: Vec<Self>,
         text: Box<str>,
     },
-    Text {
-        function: TextFunction,
-        of: Box<Self>,
-    },
-    Time {
-        function: TimeFunction,
-        of: Box<Self>,
+    Call {
+        kernel: Kernel,
+        of: Vec<Self>,
         text: Box<str>,
     },
 }
@@ -131,7 +126,7 @@ impl Node {
                 let found = if *wanted { is_null(&array) } else { is_not_null(&array) };
                 Ok(of.with(Arc::new(found.map_err(|error| EvalError::of_arrow("is_null", &error))?)))
             }
-            Self::Of { function, of, text } => one(text, &of.evaluate(batch)?, |array| function.run(array)),
+            Self::Negative { of, text } => one(text, &of.evaluate(batch)?, |array| numeric::neg(array)),
             Self::Cast { of, to, strict, text } => {
                 let options = CastOptions { safe: !strict, ..CastOptions::default() };
                 one(text, &of.evaluate(batch)?, |array| cast_floored(array, to, &options))
@@ -145,11 +140,10 @@ impl Node {
                 is_in(&of, values).map_err(|error| EvalError::of_arrow(text, &error))
             }
             Self::Coalesce { of, text } => coalesce(batch, of, text),
-            Self::Text { function, of } => {
-                let of = of.evaluate(batch)?;
-                Ok(of.with(function.run(of.array().as_string::<i32>())))
+            Self::Call { kernel, of, text } => {
+                let of = of.iter().map(|of| of.evaluate(batch)).collect::<Result<Vec<_>, _>>()?;
+                call(text, kernel, &of, batch.num_rows())
             }
-            Self::Time { function, of, text } => one(text, &of.evaluate(batch)?, |array| function.run(array)),
         }
     }
 }
@@ -190,6 +184,22 @@ fn one(
         at_row(text, failing, error)
     })?;
     Ok(of.with(found))
+}
+
+/// Runs the kernel of a function. If it fails, runs it row by row to find the failing row.
+fn call(text: &str, kernel: &Kernel, of: &[Values], rows: usize) -> Result<Values, EvalError> {
+    let is_one = of.iter().all(|values| matches!(values, Values::One(_)));
+    let rows = if is_one { 1 } else { rows };
+    let found = kernel.run(&Arguments::new(of, rows)).map_err(|error| {
+        let failing = (0..rows).find_map(|row| {
+            let of: Vec<_> = of.iter().map(|values| values.slice(row, 1)).collect();
+            let error = kernel.run(&Arguments::new(&of, 1)).err()?;
+            let shown: Vec<_> = of.iter().map(|values| shown(&values.array(), 0)).collect();
+            Some((error, format!(" in row {row} of a batch, of {}", shown.join(" and "))))
+        });
+        at_row(text, failing, error)
+    })?;
+    Ok(if is_one { Values::one(found) } else { Values::Column(found) })
 }
 
 #[cold]

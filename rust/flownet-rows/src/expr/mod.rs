@@ -8,19 +8,19 @@ mod bind;
 mod compare;
 mod decimal;
 mod eval;
+mod functions;
 mod number;
 mod show;
-mod text;
-mod time;
+mod truncation;
 mod values;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
-use flownet_runtime::window::CalendarUnit;
 use serde::{Deserialize, Serialize};
 
 pub use self::eval::EvalError;
 use self::eval::Node;
+pub use self::functions::{FunctionDocument, ParameterDocument, documents};
 pub(crate) use self::values::try_shown;
 
 /// Expression, as users write it.
@@ -72,19 +72,12 @@ pub enum Expr {
     },
     /// First value that is not null.
     Coalesce(Vec<Self>),
-    /// Operation on a string.
-    Text {
-        /// Operation.
-        op: TextOp,
-        /// Operand.
-        of: Box<Self>,
-    },
-    /// Operation on a time.
-    Time {
-        /// Operation.
-        op: TimeOp,
-        /// Operand.
-        of: Box<Self>,
+    /// Call of a function of the registry.
+    Call {
+        /// Name of the function, such as `sqrt` or `str.left`.
+        function: String,
+        /// Arguments, in the order of the parameters. The first one of a method is the column itself.
+        of: Vec<Self>,
     },
     /// The same column under another name.
     Alias {
@@ -165,52 +158,6 @@ pub enum UnaryOp {
     Neg,
     IsNull,
     IsNotNull,
-    Abs,
-    Floor,
-    Ceil,
-    Sqrt,
-    Round(u8),
-}
-
-/// Operations on strings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[expect(missing_docs, reason = "their names are polars'")]
-pub enum TextOp {
-    LenChars,
-    LenBytes,
-    ToLowercase,
-    ToUppercase,
-    StripChars,
-    Contains { pattern: String, literal: bool },
-    StartsWith(String),
-    EndsWith(String),
-    Slice { offset: i64, length: Option<u64> },
-    ReplaceAll { pattern: String, value: String, literal: bool },
-    Extract { pattern: String, group: usize },
-    Split(String),
-}
-
-/// Operations on times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "their names are polars'")]
-pub enum TimeOp {
-    Year,
-    Month,
-    Day,
-    Hour,
-    Minute,
-    Second,
-    Millisecond,
-    Weekday,
-    OrdinalDay,
-    Date,
-    EpochMs,
-    /// Truncates to a multiple of this many milliseconds, counted from 1970-01-01 in the column's zone.
-    TruncateMs(i64),
-    /// Truncates to a multiple of this many days, weeks or months in the column's zone.
-    TruncateTo(CalendarUnit, u32),
 }
 
 /// Reasons why an expression does not fit the rows.

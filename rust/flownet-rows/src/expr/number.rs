@@ -8,7 +8,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, Datum, PrimitiveArray};
+use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp, Datum, PrimitiveArray, downcast_integer_array};
 use arrow_schema::{ArrowError, DataType};
 
 use super::decimal;
@@ -133,19 +133,17 @@ fn same_length(left: &dyn Datum, right: &dyn Datum) -> Result<(ArrayRef, ArrayRe
 /// Function of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberFunction {
-    Neg,
     Abs,
-    /// Of floats, like the functions below.
     Floor,
     Ceil,
-    Sqrt,
+    Trunc,
     Round(u8),
+    Sign,
 }
 
 impl NumberFunction {
     pub(super) fn run(self, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         match (self, array.data_type()) {
-            (Self::Neg, _) => numeric::neg(array),
             (_, DataType::Decimal128(..)) => decimal::of_one(self, array),
             (Self::Abs, DataType::Int8) => abs::<Int8Type>(array, i8::checked_abs),
             (Self::Abs, DataType::Int16) => abs::<Int16Type>(array, i16::checked_abs),
@@ -157,6 +155,10 @@ impl NumberFunction {
             (_, DataType::Float64) => {
                 Ok(Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|value| self.of(value))))
             }
+            (Self::Sign, _) => {
+                let array: &dyn Array = array;
+                downcast_integer_array!(array => Ok(signs(array)), _ => Ok(array.slice(0, array.len())))
+            }
             // Integers need no rounding, and unsigned integers are never negative.
             _ => Ok(Arc::clone(array)),
         }
@@ -164,11 +166,12 @@ impl NumberFunction {
 
     fn of(self, value: f64) -> f64 {
         match self {
-            Self::Neg => -value,
             Self::Abs => value.abs(),
             Self::Floor => value.floor(),
             Self::Ceil => value.ceil(),
-            Self::Sqrt => value.sqrt(),
+            Self::Trunc => value.trunc(),
+            Self::Sign if value == 0.0 || value.is_nan() => value,
+            Self::Sign => value.signum(),
             Self::Round(0) => value.round_ties_even(),
             Self::Round(decimals) => {
                 let scale = 10f64.powi(i32::from(decimals));
@@ -177,6 +180,18 @@ impl NumberFunction {
             }
         }
     }
+}
+
+fn signs<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> ArrayRef {
+    Arc::new(array.unary::<_, T>(|value| {
+        if value.is_zero() {
+            T::Native::ZERO
+        } else if value.is_lt(T::Native::ZERO) {
+            T::Native::ZERO.sub_wrapping(T::Native::ONE)
+        } else {
+            T::Native::ONE
+        }
+    }))
 }
 
 fn abs<T: ArrowPrimitiveType>(

@@ -1,0 +1,1 @@
+"""Functions of expressions, generated from the registry in Rust."""
