@@ -191,7 +191,7 @@ INTRODUCTION = [
     "- The result is null if an argument is null, unless the description says otherwise.",
     "- Arguments are checked before anything runs. An error names the expression, the column and its type.",
     "- You can give a column or a value for an argument. Patterns, formats and units are values.",
-    "- Floats follow IEEE 754: a value outside the domain of a function gives NaN, as in polars. DuckDB fails instead.",
+    "- Floats follow IEEE 754: a value outside the domain of a function gives NaN, as in polars and DuckDB.",
     "- Integers do not wrap around: a result that does not fit ends the job with the row and its values.",
     "- Positions and lengths of strings are in characters (Unicode code points).",
 ]

@@ -1,7 +1,7 @@
 //! Mathematical functions. They take numbers of any type as 64-bit floats, and return 64-bit floats by IEEE 754.
 //!
-//! A value outside the domain of a function gives NaN, as in polars and unlike in SQL engines, which fail or return
-//! null. So `ln` of a negative number is NaN, and `ln` of zero is minus infinity.
+//! A value outside the domain of a function gives NaN, as in polars and DuckDB. So `ln` of a negative number is
+//! NaN, and `ln` of zero is minus infinity.
 
 use super::arguments::Kernel;
 use super::parameters::{Kind, Parameter};
