@@ -58,10 +58,10 @@ async fn what_a_dropping_gate_drops_and_what_it_delivers_is_what_was_sent() {
     }))
     .await;
     // Nobody reads yet, so the producer ends only because nothing holds it back.
-    eventually("records are dropped", || gate.intake().dropped_records > 0).await;
-    assert!(gate.intake().queued_bytes <= 1000);
+    eventually("records are dropped", || gate.receive_queue().dropped_records > 0).await;
+    assert!(gate.receive_queue().queued_bytes <= 1000);
     let received = join(on_thread(move || read_all(reader, 1).unwrap())).await.remove(0);
-    let dropped = gate.intake();
+    let dropped = gate.receive_queue();
     assert_eq!(received.len() as u64 + dropped.dropped_records, sent.len() as u64);
     let bytes = |records: &[Vec<u8>]| records.iter().map(|record| record.len() as u64 + 4).sum::<u64>();
     assert_eq!(bytes(&received) + dropped.dropped_bytes, bytes(&sent));

@@ -246,7 +246,8 @@ impl PyProcessContext {
 impl PyProcessContext {
     /// Refuses a name that the class does not have. Says what to use instead of other systems' names.
     fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
-        let error = py.import("flownet.internal.foreign_names")?.call_method1("no_attribute", ("ProcessContext", name))?;
+        let error =
+            py.import("flownet.internal.foreign_names")?.call_method1("no_attribute", ("ProcessContext", name))?;
         Err(PyErr::from_value(error))
     }
 

@@ -4,6 +4,7 @@ mod handshake;
 #[cfg(feature = "interpreter")]
 mod object_codec;
 mod peer;
+mod raw_records;
 mod record_reader;
 mod rows;
 mod rows_by_key;

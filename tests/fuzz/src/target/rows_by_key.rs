@@ -8,11 +8,9 @@
 //!       | 2 | i32                       a watermark of all inputs
 //! ```
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, PoisonError};
 
 use arrow_schema::{DataType, Field, Schema};
-use flownet_core::Target;
 use flownet_rows::{ExternalOperators, OperatorInfo, OwnFunctions, RowsFormat, TaskThread};
 use flownet_runtime::deploy::{Harness, HarnessStop};
 use flownet_runtime::operator::Kind;
@@ -21,9 +19,11 @@ use flownet_runtime::spec::{
     ChannelSpec, Codec, FlowControl, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, RowsKind,
     StateBackend, TaskSpec, partition_id,
 };
-use flownet_runtime::time::{END_OF_TIME_MS, TimeSignal};
-use flownet_runtime::{Chain, InputBatch, Outputs, SourceStatus, TaskContext, TaskError};
+use flownet_runtime::time::END_OF_TIME_MS;
+use flownet_runtime::{TaskChain, TaskError};
 use serde_json::{Value, json};
+
+use super::raw_records::{self, Emission, ReceivedRecords};
 
 /// Takes the bytes; panics if they break a promise.
 pub(super) fn run(data: &[u8]) {
@@ -192,58 +192,16 @@ impl ExternalOperators for NoForeign {
     }
 }
 
-/// Emits records of one input, and watermarks, as they are said; then nothing.
-struct Source {
-    steps: std::vec::IntoIter<Step>,
-    input: usize,
-}
-
-impl Chain for Source {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
-        match self.steps.next() {
-            None => return Ok(SourceStatus::Idle { wake_after: Duration::from_secs(3600) }),
-            Some(Step::Record(input, record)) if input == self.input => out.emit(0, Target::KeyHash(0), &record)?,
-            Some(Step::Record(..)) => {}
-            Some(Step::Watermark(at_ms)) => out.tell_time_to_all(TimeSignal::Watermark(at_ms))?,
-        }
-        Ok(SourceStatus::More)
-    }
-}
-
-/// Takes what leaves, and notes it if somebody wants that.
-struct Sink(Option<Noted>);
-
-type Noted = Arc<Mutex<Vec<Vec<u8>>>>;
-
-impl Chain for Sink {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn process(&mut self, input: &mut InputBatch<'_>, _: &mut Outputs) -> Result<(), TaskError> {
-        while let Some((_, record)) = input.next()? {
-            if let Some(noted) = &self.0 {
-                noted.lock().unwrap_or_else(PoisonError::into_inner).push(record.to_vec());
-            }
-        }
-        Ok(())
-    }
-}
-
 /// A source for each input, the operator, and a sink.
-fn harness(kind: &RowsKind, steps: &[Step], noted: Option<Noted>) -> Harness<dyn Chain> {
+fn harness(kind: &RowsKind, steps: &[Step], received: Option<ReceivedRecords>) -> Harness {
     let inputs = if matches!(kind, RowsKind::Join { .. }) { 2 } else { 1 };
     let is_behind = !matches!(kind, RowsKind::Partial { .. } | RowsKind::KeyRows { .. });
     let partitioner = if is_behind { Partitioner::KeyGroup } else { Partitioner::Forward };
-    let mut tasks: Vec<(TaskSpec, Box<dyn Chain>)> = Vec::new();
+    let mut tasks: Vec<(TaskSpec, TaskChain)> = Vec::new();
     for input in 0..inputs {
-        let out = output(input, input, partitioner);
-        let steps = Vec::from(steps).into_iter();
-        tasks.push((task(input, Vec::new(), vec![out]), Box::new(Source { steps, input: input as usize })));
+        let spec = task(input, Vec::new(), vec![output(input, input, partitioner)]);
+        let chain = raw_records::source(&spec, emissions(steps, input as usize)).expect("a source");
+        tasks.push((spec, chain));
     }
     let leaves = if is_behind { Partitioner::Forward } else { Partitioner::KeyGroup };
     let edges = (0..inputs).map(|edge| input(edge, edge, inputs, partitioner)).collect();
@@ -260,9 +218,20 @@ fn harness(kind: &RowsKind, steps: &[Step], noted: Option<Noted>) -> Harness<dyn
         upstream: None,
     });
     let chain = flownet_rows::chain(&spec, &NoForeign).expect("an operator that can be");
-    tasks.push((spec, Box::new(chain)));
-    tasks.push((task(inputs + 1, vec![input(inputs, 0, inputs + 1, leaves)], Vec::new()), Box::new(Sink(noted))));
+    tasks.push((spec, chain.into()));
+    let spec = task(inputs + 1, vec![input(inputs, 0, inputs + 1, leaves)], Vec::new());
+    let chain = raw_records::sink(&spec, received).expect("a sink");
+    tasks.push((spec, chain));
     Harness::new(tasks, 0, 1 << 20).expect("tasks that fit together")
+}
+
+/// The steps of a source: its input's records, and all watermarks.
+fn emissions(steps: &[Step], input: usize) -> Vec<Emission> {
+    let of_input = steps.iter().filter_map(|step| match step {
+        Step::Record(of, record) => (*of == input).then(|| Emission::Record(record.clone())),
+        Step::Watermark(at_ms) => Some(Emission::Watermark(*at_ms)),
+    });
+    of_input.collect()
 }
 
 fn task(number: u32, inputs: Vec<InputSpec>, outputs: Vec<OutputSpec>) -> TaskSpec {
@@ -348,7 +317,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 
 /// Records by key, of three rows.
 fn records_of(front: &RowsKind) -> Vec<Vec<u8>> {
-    let noted = Noted::default();
+    let received = ReceivedRecords::default();
     // Of a run with times: rows, then for each column which values are there, and the values.
     let numbers = |values: [i64; 3]| values.map(i64::to_le_bytes).concat();
     let floats = [1.5f64, -2.0, 0.0].map(f64::to_le_bytes).concat();
@@ -370,10 +339,10 @@ fn records_of(front: &RowsKind) -> Vec<Vec<u8>> {
     ]
     .concat();
     let steps = [Step::Record(0, run), Step::Watermark(END_OF_TIME_MS)];
-    let mut harness = harness(front, &steps, Some(Arc::clone(&noted)));
+    let mut harness = harness(front, &steps, Some(Arc::clone(&received)));
     harness.open(&[]).expect("rows");
     harness.snapshot().expect("parts wait");
-    noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    received.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 #[cfg(test)]
