@@ -65,131 +65,131 @@ macro_rules! settings {
 
 settings! {
     "workers" workers: u32 = 0, number(0, MAX_WORKERS),
-        "worker processes; 0 runs all in this one";
+        "number of worker processes; 0 runs all subtasks in this process";
     /// Whoever writes the dataflow fills it in.
     "parallelism" parallelism: u32 = 1, number(1, MAX_PARALLELISM),
-        "subtasks of operators that do not set their own";
+        "number of subtasks of each operator that does not set its own";
     #[serde(with = "micros")]
     "buffer_timeout" buffer_timeout: Option<Duration> = Some(Duration::from_millis(100)), duration(Duration::ZERO),
-        "how long a record may wait for its buffer to fill; `0`: not at all, `none`: until it is full";
+        "longest wait of a record for its buffer to fill";
     /// One exchange at a time, under credit, by filling buffers only so far.
     #[serde(with = "micros")]
     "max_in_flight_time" max_in_flight_time: Option<Duration> = Some(Duration::from_secs(1)), duration(MILLISECOND),
-        "how long a slow operator may need for what is in flight to it, so how old records get there; `none`: as long as full buffers take";
+        "longest time that an operator needs for its queued input";
     /// A hard ceiling: a job whose minimum does not fit is refused. None: see [`JobSettings::segments`].
     "network_memory" network_memory_bytes: Option<usize> = None, size(MIN_SEGMENT_BYTES, MAX_MEMORY_BYTES),
-        "memory of a worker for buffers; never exceeded; `none`: 64 MiB, or more if its tasks need more";
+        "limit of a worker's memory for buffers";
     /// Larger segments move more bytes a frame; every channel and subpartition costs whole segments. A payload's length
     /// travels as a `u32`; far larger segments only waste memory.
     "segment_size" segment_bytes: usize = flownet_memory::DEFAULT_SEGMENT_BYTES, size(MIN_SEGMENT_BYTES, 16 * MIB),
         "size of a buffer";
     /// One in flight while one is read. Where memory is short, channels keep fewer.
     "exclusive_buffers" exclusive_buffers: u32 = NetworkConfig::default().exclusive_buffers, number(0, MAX_BUFFERS),
-        "buffers that each channel between workers keeps, if there are enough";
+        "buffers reserved for each channel between workers, if memory allows";
     /// Lent to whichever of the channels has a backlog.
     "floating_buffers" floating_buffers: u32 = NetworkConfig::default().floating_buffers, number(1, MAX_BUFFERS),
         "buffers that the channels of one input share";
     /// None: links are short and the buffers above fill them.
     "bandwidth_delay" bandwidth_delay_bytes: Option<usize> = None, size(1, MAX_MEMORY_BYTES),
-        "how much one channel may have on its way on a long link: its rate times its round trip";
+        "bytes in flight per channel on a long link";
     /// Of all exchanges between workers that do not set their own.
     "flow_control" flow_control: FlowControl = FlowControl::Credit, SettingKind::Choice { choices: &FlowControl::NAMES },
-        "what keeps producers from sending too much: `credit`, `tcp`, `storm`, `pid`, `drop` or `unbounded`; see below";
+        "`credit`, `tcp`, `storm`, `pid`, `drop` or `unbounded`";
     /// Under credit and TCP in place of the floating buffers; elsewhere what may be queued before records are dropped, and
     /// what watermarks refer to.
     "receive_buffer" receive_buffer_bytes: Option<usize> = None, size(1, MAX_MEMORY_BYTES),
-        "how much one input may queue; `none`: what its exclusive and floating buffers hold";
+        "bytes that one input may queue";
     "receive_limit" receive_limit_bytes: usize = NetworkConfig::default().receive_bounds.limit_bytes,
         size(1, MAX_MEMORY_BYTES),
-        "how much an input that nothing bounds may queue before the job fails";
+        "most bytes that an unbounded input may queue";
     /// A record's length travels as a `u32`.
     "max_record_size" max_record_bytes: usize = 64 * MIB, size(1, 1 << 31),
-        "largest record";
+        "size of the largest record";
     "codec" codec: Codec = Codec::Typed, SettingKind::Choice { choices: &Codec::NAMES },
-        "`pickle` moves anything, at its price";
+        "`typed`, or `pickle` for any type, which is slower";
     /// Also for functions and objects of the user where there are no workers.
     "object_reuse" object_reuse: bool = false, SettingKind::Flag,
-        "hand objects on inside of a task as they are: faster where they can be changed, but nobody may change or keep one";
+        "pass objects without a copy; no function may change or store them";
     /// The largest parallelism that keyed state can ever be spread over.
     "max_parallelism" max_parallelism: Option<u32> = None, number(1, MAX_PARALLELISM),
-        "number of key groups; `none` chooses from the parallelism";
+        "number of key groups: the largest parallelism of keyed state";
     /// A job that needs more is refused.
     "slots_per_worker" slots_per_worker: Option<u32> = None, number(1, MAX_PARALLELISM),
-        "subtasks of one operator a worker may run; `none`: as many as it takes";
+        "most subtasks of one operator in a worker";
     #[serde(with = "micros")]
     "status_interval" status_interval: Duration = Duration::from_millis(200), duration(MILLISECOND),
-        "how old the counters of a running job may be";
+        "interval of status reports of a running job";
     /// None: no source emits any, and what they cost is nothing.
     #[serde(with = "micros")]
     "latency_interval" latency_interval: Option<Duration> = None, duration(MILLISECOND),
-        "how often each subtask of a source emits a marker, by which the latency from there to every task is measured; `none`: never";
+        "interval of latency markers, which measure the time from sources to tasks";
     #[serde(with = "micros")]
     "heartbeat_interval" heartbeat_interval: Duration = NetworkConfig::default().heartbeat_interval, duration(MILLISECOND),
-        "how often a worker says that it lives, and an idle data connection is asked";
+        "interval of heartbeats of workers and idle connections";
     /// Of a worker, of a coordinator to its workers, and of a data connection to its ends.
     #[serde(with = "micros")]
     "heartbeat_timeout" heartbeat_timeout: Duration = NetworkConfig::default().heartbeat_timeout, duration(MILLISECOND),
-        "how long either may be silent before the job fails";
+        "longest silence of a worker or connection before the job fails";
     /// Until all have registered and deployed.
     #[serde(with = "micros")]
     "launch_timeout" launch_timeout: Duration = Duration::from_secs(60), duration(MILLISECOND),
-        "how long the workers may take to start";
+        "longest time for workers to start";
     /// Short, so that a job that fails is gone within a second.
     #[serde(with = "micros")]
     "cancel_timeout" cancel_timeout: Duration = Duration::from_millis(500), duration(MILLISECOND),
-        "how long functions may go on when their job ends early; then their process is killed";
+        "time that functions have to return when the job ends early";
     #[serde(with = "micros")]
     "stop_timeout" stop_timeout: Duration = Duration::from_secs(10), duration(MILLISECOND),
-        "how long a job that is stopped may take to work off what is in flight; then it is cancelled";
+        "longest time for a stop, before flownet cancels the job";
     /// None: no checkpoints, and what they cost is nothing.
     #[serde(with = "micros")]
     "checkpoint_interval" checkpoint_interval: Option<Duration> = None, duration(MILLISECOND),
-        "how often a checkpoint is taken; `none`: never";
+        "interval of checkpoints; `none`: no checkpoints";
     /// A path or `file:///...`; each job has a folder of its own.
     "checkpoint_storage" checkpoint_storage: Option<String> = None, SettingKind::Text,
-        "folder of the job's checkpoints, from the last of which it goes on";
+        "folder of the checkpoints; a job resumes from the last one";
     "checkpoint_mode" checkpoint_mode: CheckpointMode = CheckpointMode::ExactlyOnce,
         SettingKind::Choice { choices: &CHECKPOINT_MODES },
-        "`exactly_once`, or `at_least_once`, where inputs do not wait for each other";
+        "`exactly_once`, or `at_least_once` without alignment of inputs";
     /// Only with `exactly_once`. Savepoints are aligned always.
     "checkpoint_unaligned" checkpoint_unaligned: bool = false, SettingKind::Flag,
-        "let checkpoints overtake records that are queued, which become part of them: they do not wait for slow operators";
+        "let barriers overtake queued records, which become part of the checkpoint";
     /// From its trigger. Zero: at once.
     #[serde(with = "micros")]
     "checkpoint_aligned_timeout" checkpoint_aligned_timeout: Option<Duration> = None, duration(Duration::ZERO),
-        "let a checkpoint overtake queued records once it has taken so long, and not before; `none`: as `checkpoint_unaligned` says";
+        "time after which barriers of a checkpoint overtake queued records";
     #[serde(with = "micros")]
     "checkpoint_timeout" checkpoint_timeout: Duration = Duration::from_secs(600), duration(MILLISECOND),
-        "how long a checkpoint may take before it counts as failed";
+        "longest time of a checkpoint before it counts as failed";
     #[serde(with = "micros")]
     "checkpoint_min_pause" checkpoint_min_pause: Duration = Duration::ZERO, duration(Duration::ZERO),
-        "time between the end of a checkpoint and the next, at least";
+        "shortest pause between two checkpoints";
     "tolerable_failed_checkpoints" tolerable_failed_checkpoints: u32 = 0, number(0, MAX_BUFFERS),
         "checkpoints in a row that may fail before the job does";
     "retained_checkpoints" retained_checkpoints: u32 = 1, number(1, MAX_BUFFERS),
-        "how many checkpoints are kept";
+        "number of completed checkpoints to keep";
     "allow_non_replayable" allow_non_replayable: bool = false, SettingKind::Flag,
-        "accept sources that cannot replay records: after a failure some records are missing, none is doubled";
+        "accept sources that cannot replay records; a failure loses some of them";
     /// The same command again goes on from the checkpoints that came after.
     "restore_from" restore_from: Option<String> = None, SettingKind::Text,
-        "a savepoint, or the folder of another job's checkpoints, that a job without checkpoints of its own begins from";
+        "savepoint or folder of checkpoints from which a new job starts";
     /// An older one, if the last is damaged or has come to something unwanted.
     "restore_checkpoint" restore_checkpoint: Option<u32> = None, number(1, u32::MAX),
-        "with `restore_from`: number of the checkpoint to begin from, as `flownet checkpoints` lists them; `none`: the last";
+        "with `restore_from`: number of the checkpoint; `none`: the last one";
     "allow_non_restored_state" allow_non_restored_state: bool = false, SettingKind::Flag,
-        "resume from a checkpoint with state of operators that are gone from the dataflow, and drop that state";
+        "discard restored state of operators that the dataflow no longer has";
     /// State on disk goes on from a checkpoint of state in memory, and the other way.
     "state_backend" state_backend: StatePlace = StatePlace::Auto, SettingKind::Choice { choices: &StatePlace::NAMES },
-        "where folds, windows, joins and functions by key keep state: in `memory`, or what has no room there on `disk`; `auto` is `disk` for rows whose event time has no `delay`";
+        "`memory`, `disk` for state beyond `state_memory`, or `auto`";
     /// Dealt out evenly to the subtasks that keep such state, on each worker.
     "state_memory" state_memory_bytes: usize = 512 * MIB, size(KIB, MAX_MEMORY_BYTES),
-        "for state on disk: memory of a worker for that state, about";
+        "memory of a worker for state, if the rest is on disk";
     "state_dir" state_dir: Option<String> = None, SettingKind::Text,
-        "for state on disk: where workers have their files, which have no names and end with them; `none`: the folder for temporary files";
+        "folder for state on disk; `none`: the folder for temporary files";
     "restart" restart: Restart = Restart::Auto, SettingKind::Text,
-        "what follows a failure: `none`, `exponential`, `fixed:ATTEMPTS:DELAY` or `rate:FAILURES:INTERVAL:DELAY`; `auto` is `exponential` with checkpoints, until a failure repeats without progress";
+        "`none`, `exponential`, `fixed:ATTEMPTS:DELAY`, `rate:FAILURES:INTERVAL:DELAY` or `auto`";
     "tls" tls: Tls = Tls::Auto, SettingKind::Tls,
-        "`off`, `on`, or a folder of own certificates: which connections between processes are encrypted; `auto` is on off loopback, as inside Spark";
+        "`off`, `on`, `auto`, or a folder of your own certificates";
     "name" job_name: String = "job".to_owned(), SettingKind::Text,
         "name of the job";
 }

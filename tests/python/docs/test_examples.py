@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sqlite3
 import subprocess
@@ -13,6 +14,13 @@ from pathlib import Path
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 Python = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_the_page_of_examples_lists_all_of_them() -> None:
+    listed = re.findall(
+        r"\(\.\./\.\./examples/([\w.]+)", (EXAMPLES.parent / "docs/get-started/examples.md").read_text()
+    )
+    assert set(listed) == {path.name for path in EXAMPLES.iterdir() if path.name != "__pycache__"}
 
 
 def test_wordcount_counts_the_words_of_the_files_it_is_given(python: Python, tmp_path: Path) -> None:
