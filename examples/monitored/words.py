@@ -1,6 +1,6 @@
 """Words by way of Kafka: one job writes them, another counts them by window.
 
-docker compose up --build    # in this folder: both jobs, Kafka, Prometheus, Grafana; see docs/deploying.md
+docker compose up --build    # in this folder: both jobs, Kafka, Prometheus, Grafana; see docs/operations/deploy.md
 
 Or one by one, beside a Kafka with the topics words and counts:
 

@@ -252,8 +252,8 @@ class Environment(RowSources):
         When a worker or a connection is lost, or a function raises, the job starts again from its last checkpoint, as
         ``restart`` says. When the whole job is lost, the same program run again goes on from there. Sources go back to
         where they were, state is what it was. What sinks wrote since is never seen where they take part
-        (`Stream.write_text`, `TransactionalSink`); others get it once more. See docs/exactly-once.md for what is
-        promised, and what is not.
+        (`Stream.write_text`, `TransactionalSink`); others get it once more. docs/concepts/delivery-guarantees.md lists
+        the guarantees of sources and sinks.
 
         Parameters
         ----------
@@ -416,7 +416,7 @@ class Environment(RowSources):
         once, when the job is submitted: what files gain later is not read, and one that is cut short, replaced or
         written over while the job reads it fails the job with `InputError`. (Workers inside Spark may have copies of
         the files, and tell this by the size alone.) With ``watch`` files are followed instead, and new ones read as
-        they come: see docs/exactly-once.md. A line may be as long as a record, ``max_record_size``.
+        they come: see docs/how-to/follow-files.md. A line may be as long as a record, ``max_record_size``.
 
         A subtask reads file after file, in the order of their names; where timestamps are assigned in its task, side by
         side, always the one whose times are furthest behind.

@@ -313,7 +313,7 @@ class Job:
         """Say what was said in the job: what its functions print and log in workers, and what flownet has to say of it.
 
         The newest entries, of some 2 MiB that are kept. Workers' lines are printed, and their records logged, in this
-        process, too, as they come: see docs/logs.md. What functions print in this process, as all do without workers,
+        process, too, as they come: see docs/operations/logging.md. What functions print in this process, as all do without workers,
         goes where they print it and is not here; what they log is.
 
         Parameters
@@ -367,7 +367,7 @@ class Job:
         """Take a checkpoint now and copy it to a place of its own, which no job changes or deletes. The job goes on.
 
         Begin from it with ``enable_checkpointing(restore_from=...)`` or ``flownet run --from``: the same dataflow, or
-        one that was changed, with any parallelism and any workers. See docs/exactly-once.md.
+        one that was changed, with any parallelism and any workers. See docs/operations/savepoints.md.
 
         Parameters
         ----------

@@ -113,7 +113,7 @@ def serve_ui(
     """Open a page that shows jobs of this process: ``env.execute(ui=page)``.
 
     It is served by a thread of its own, which never waits for the interpreter; a job does not notice who looks. Under
-    it are REST (``/api/v1/jobs``) and metrics for Prometheus (``/metrics``), see docs/ui.md.
+    it are REST (``/api/v1/jobs``) and metrics for Prometheus (``/metrics``), see docs/operations/web-ui.md.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
     """The methods of a stream that end it."""
 
     def print(self, prefix: str = "") -> StreamSink:
-        """Write ``str(record)`` of each record to the standard output of the process that runs the subtask.
+        """Write each record to the standard output of the process that submitted the job, as ``str(record)``.
 
         Parameters
         ----------

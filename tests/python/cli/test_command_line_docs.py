@@ -1,4 +1,4 @@
-"""docs/command-line.md has all commands, and what it shows can be typed."""
+"""docs/reference/cli.md has all commands, and what it shows can be typed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from flownet import cli, errors
 from flownet.cli.words import with_places_apart
 
 ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "docs" / "command-line.md").read_text()
+PAGE = ROOT / "docs" / "reference" / "cli.md"
+TEXT = PAGE.read_text()
 SHELL = "\n".join(re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL))
 
 
@@ -51,4 +52,4 @@ def test_the_errors_that_it_names_exist() -> None:
 
 def test_the_files_that_it_links_to_exist() -> None:
     for target in re.findall(r"\]\(((?!http)[^)#]+)", TEXT):
-        assert (ROOT / "docs" / target).exists(), target
+        assert (PAGE.parent / target).exists(), target

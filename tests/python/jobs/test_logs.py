@@ -17,7 +17,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-GUIDE = Path(__file__).parents[3] / "docs" / "logs.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "operations" / "logging.md"
 LOG = logging.getLogger("flownet_tests.jobs")
 
 

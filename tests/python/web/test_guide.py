@@ -16,7 +16,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_blocks_of_the_guide_run(python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "ui.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "operations" / "web-ui.md").read_text(), re.DOTALL)
     assert len(blocks) == 2
     (tmp_path / "script.py").write_text("\n".join(blocks))
     finished = python("script.py")
@@ -26,7 +26,7 @@ def test_the_blocks_of_the_guide_run(python: Callable[..., subprocess.CompletedP
 
 
 def test_every_route_of_the_guide_answers() -> None:
-    routes = re.findall(r"^\| `(GET|POST) (/api/v1[^`]*)`", (DOCS / "ui.md").read_text(), re.MULTILINE)
+    routes = re.findall(r"^\| `(GET|POST) (/api/v1[^`]*)`", (DOCS / "reference" / "rest.md").read_text(), re.MULTILINE)
     assert len(routes) == 15
     env = fn.Environment()
     env.from_collection([1]).collect()
@@ -41,7 +41,7 @@ def test_every_route_of_the_guide_answers() -> None:
 
 
 def test_the_table_of_metrics_has_all_of_them() -> None:
-    table = re.findall(r"^\| `(flownet_\w+)`", (DOCS / "metrics.md").read_text(), re.MULTILINE)
+    table = re.findall(r"^\| `(flownet_\w+)` \|", (DOCS / "reference" / "metrics.md").read_text(), re.MULTILINE)
     with fn.serve_ui(0) as ui:
         _, _, text = Client(ui).ask("/metrics")
     kinds = re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)
@@ -50,7 +50,8 @@ def test_the_table_of_metrics_has_all_of_them() -> None:
 
 def test_prometheus_accepts_the_alarms_and_the_way_to_scrape(tmp_path: Path) -> None:
     _, promtool = prometheus.programs()
-    scraping, _, alarms = re.findall(r"```yaml\n(.*?)```", (DOCS / "metrics.md").read_text(), re.DOTALL)
+    page = (DOCS / "operations" / "monitoring.md").read_text()
+    scraping, alarms, _ = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "alarms.yml").write_text(alarms)
     (tmp_path / "prometheus.yml").write_text(f"rule_files: [alarms.yml]\n{scraping}")
     command = [promtool, "check", "config", "prometheus.yml"]

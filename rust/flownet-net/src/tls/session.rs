@@ -209,7 +209,7 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// Prefers the fastest suite for which all current processors have instructions; see `docs/security.md`.
+/// Prefers the fastest suite for which all current processors have instructions; see `docs/internals/tls-records.md`.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
         cipher_suites: vec![
