@@ -23,6 +23,7 @@ IN_ONE_PROCESS = (
     "tests/python/spark/",
     "tests/python/exactly_once/kafka/",
     "tests/python/exactly_once/test_postgres.py",
+    "tests/python/exactly_once/test_how_to_postgres.py",
     "tests/python/meta/test_typing.py",
 )
 """Tests that share what takes seconds to make (Sparks, servers, a run of mypy): beside others, in one process."""

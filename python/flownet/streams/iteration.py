@@ -146,7 +146,7 @@ class IterationMethods(Generic[T]):
 
         Each record goes through the step at least once. Of what comes out of it, the records for which ``until`` is
         true leave, and all others go through it again. When the input has ended and nothing goes round any more, the
-        iteration is over: its stream ends. See docs/iterations.md.
+        iteration is over: its stream ends. See docs/concepts/iterations.md.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class IterationMethods(Generic[T]):
         ------
         PlanError
             The step is no function, or returns something else than such a stream. When the job is planned: it contains
-            what it must not, or checkpoints are enabled.
+            what it must not, or checkpoints are unaligned.
 
         Examples
         --------

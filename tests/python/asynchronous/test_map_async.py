@@ -23,7 +23,7 @@ from flownet import errors
 if TYPE_CHECKING:
     from tests.python.conftest import Run
 
-GUIDE = Path(__file__).parents[3] / "docs" / "async.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "call-services.md"
 PACKAGE = str(Path(fn.__file__).parent)
 
 

@@ -539,7 +539,7 @@ def test_a_delta_iteration_refuses_what_it_cannot_use(env: fn.Environment) -> No
 
 
 def test_the_guide_is_true(python: Python, tmp_path: Path) -> None:
-    guide = (ROOT / "docs" / "iterations.md").read_text()
+    guide = (ROOT / "docs" / "concepts" / "iterations.md").read_text()
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)):
         (tmp_path / f"block{number}.py").write_text(block)
         finished = python(f"block{number}.py")

@@ -13,7 +13,7 @@ import flownet as fn
 from flownet import testing
 from flownet.testing import harness, script
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "testing.md").read_text()
+GUIDE = (Path(__file__).parents[3] / "docs" / "how-to" / "test-a-job.md").read_text()
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))

@@ -1,4 +1,4 @@
-"""What docs/connectors.md shows of Kafka is true."""
+"""What docs/how-to/kafka.md shows is true."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flownet import errors
 if TYPE_CHECKING:
     from .broker import Broker
 
-GUIDE = (Path(__file__).parents[4] / "docs" / "connectors.md").read_text()
+GUIDE = (Path(__file__).parents[4] / "docs" / "how-to" / "kafka.md").read_text()
 
 
 def test_the_example_counts_words(
