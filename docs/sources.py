@@ -1,10 +1,12 @@
-"""A hook of mkdocs: adds files from outside this folder to the site.
+"""A hook of mkdocs: adds files from outside this folder to the site, and summaries to the API reference.
 
-ARCHITECTURE.md becomes a page. Other files that pages link to become plain text.
+ARCHITECTURE.md becomes a page. Other files that pages link to become plain text. Each group of names in the API
+reference begins with a list of these names and the first lines of their docstrings.
 """
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from pathlib import Path
@@ -17,6 +19,8 @@ ROOT = Path(__file__).parents[1]
 OVERVIEW = "ARCHITECTURE.md"
 OVERVIEW_PAGE = "dev/architecture.md"
 UPWARD = re.compile(r"\]\((?P<path>(?:\.\./)+[^)#]+)(?P<anchor>#[^)]*)?\)")
+GROUP = re.compile(r"^## .+\n(?:(?!## ).*\n?)*", re.MULTILINE)
+NAMED = re.compile(r"^::: (?P<module>flownet[\w.]*)\.(?P<name>\w+)$", re.MULTILINE)
 RELATIVE = re.compile(r"\]\((?!https?:|#)(?P<path>[^)]+)\)")
 
 
@@ -31,6 +35,31 @@ def overview() -> str:
     folder = posixpath.dirname(f"docs/{OVERVIEW_PAGE}")
     text = (ROOT / OVERVIEW).read_text()
     return RELATIVE.sub(lambda found: f"]({posixpath.relpath(found['path'], folder)})", text)
+
+
+def summary(module: str, name: str) -> str:
+    """Return the first line of the docstring of a class or function, or nothing for a module."""
+    path = ROOT / "python" / (module.replace(".", "/") + ".py")
+    if not path.is_file():
+        return ""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+            return (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+    return ""
+
+
+def summarized(markdown: str) -> str:
+    """Return a page of the API reference with a list at the beginning of each group of names."""
+
+    def with_list(group: re.Match[str]) -> str:
+        names = [
+            f"- [`{found['name']}`][{found['module']}.{found['name']}]: {summary(found['module'], found['name'])}"
+            for found in NAMED.finditer(group[0])
+        ]
+        heading, rest = group[0].split("\n", 1)
+        return "\n".join([heading, "", *names, "", rest]) if names else group[0]
+
+    return GROUP.sub(with_list, markdown)
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -58,4 +87,6 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
             return f"]({posixpath.relpath(OVERVIEW_PAGE, folder)}{found['anchor'] or ''})"
         return f"]({posixpath.relpath(f'sources/{path}.txt', folder)})"
 
+    if folder == "api":
+        markdown = summarized(markdown)
     return UPWARD.sub(rewritten, markdown)
