@@ -39,12 +39,11 @@ def overview() -> str:
 
 def summary(module: str, name: str) -> str:
     """Return the first line of the docstring of a class or function, or nothing for a module."""
-    path = ROOT / "python" / (module.replace(".", "/") + ".py")
-    if not path.is_file():
-        return ""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
-            return (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+    path = ROOT / "python" / module.replace(".", "/")
+    for file in [path.with_suffix(".py")] if path.with_suffix(".py").is_file() else sorted(path.glob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+                return (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
     return ""
 
 
