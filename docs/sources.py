@@ -37,9 +37,20 @@ def overview() -> str:
     return RELATIVE.sub(lambda found: f"]({posixpath.relpath(found['path'], folder)})", text)
 
 
+def home(module: str, name: str) -> str:
+    """Return the module that defines a public name. The stub of a package says where its names come from."""
+    package = ROOT / "python" / module.replace(".", "/")
+    stub = package / "__init__.pyi"
+    if stub.is_file():
+        for node in ast.parse(stub.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
+                return f"{module}.{node.module}"
+    return module
+
+
 def summary(module: str, name: str) -> str:
     """Return the first line of the docstring of a class or function, or nothing for a module."""
-    path = ROOT / "python" / module.replace(".", "/")
+    path = ROOT / "python" / home(module, name).replace(".", "/")
     for file in [path.with_suffix(".py")] if path.with_suffix(".py").is_file() else sorted(path.glob("*.py")):
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:

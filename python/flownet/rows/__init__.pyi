@@ -2,6 +2,7 @@
 
 from .aggregates import Aggregate as Aggregate
 from .collected import CollectedRows as CollectedRows
+from .expressions import TextExpr as TextExpr, TimeExpr as TimeExpr
 from .keyed import GroupedRows as GroupedRows, KeyedRows as KeyedRows, WindowedRows as WindowedRows
 from .results import RowResults as RowResults
 from .stream import Rows as Rows

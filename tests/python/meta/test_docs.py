@@ -28,16 +28,6 @@ def blocks(page: str, language: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", ["coming-from.md"])
-def test_programs_of_a_page_run(
-    python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, page: str
-) -> None:
-    for number, block in enumerate(blocks(page, "python")):
-        (tmp_path / f"{number}.py").write_text(block)
-        finished = python(f"{number}.py")
-        assert (finished.returncode, finished.stderr) == (0, "")
-
-
 def test_every_error_is_explained_by_name() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "reference" / "errors.md").read_text(), re.MULTILINE)
     classes = [
@@ -69,7 +59,9 @@ def test_the_reference_has_every_public_name_once_by_the_path_to_import() -> Non
     pages = "\n".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
     listed = re.findall(r"^::: (flownet\.[\w.]+)$", pages, re.MULTILINE)
     whole_modules = {"flownet.errors", "flownet.testing", "flownet.spark", "flownet.client", "flownet.otel"}
-    assert sorted(set(listed) - whole_modules) == sorted(public_paths())
+    # Functions of a module, and classes that users meet as results alone.
+    more = {"flownet.state.read", "flownet.state.renamed_from", "flownet.internal.kept_state.KeptState"}
+    assert sorted(set(listed) - whole_modules - more) == sorted(public_paths())
     assert len(listed) == len(set(listed))
 
 
