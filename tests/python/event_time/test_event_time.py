@@ -292,7 +292,9 @@ def test_the_time_of_a_pair_is_the_later_one_whoever_comes_first(order: tuple[in
     assert list(starts) == [("pair", 40, 50, 1)]
 
 
-@pytest.mark.parametrize("guide", ["concepts/event-time", "concepts/watermark-alignment", "reference/windows", "concepts/joins"])
+@pytest.mark.parametrize(
+    "guide", ["concepts/event-time", "concepts/watermark-alignment", "reference/windows", "concepts/joins"]
+)
 def test_the_example_of_the_guide_gives_what_it_says(guide: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parents[3] / "docs" / f"{guide}.md").read_text()
     names: dict[str, Any] = {}

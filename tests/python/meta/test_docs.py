@@ -13,7 +13,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-import pytest
 import yaml
 
 import flownet as fn
