@@ -313,8 +313,8 @@ class Job:
         """Say what was said in the job: what its functions print and log in workers, and what flownet has to say of it.
 
         The newest entries, of some 2 MiB that are kept. Workers' lines are printed, and their records logged, in this
-        process, too, as they come: see docs/operations/logging.md. What functions print in this process, as all do without workers,
-        goes where they print it and is not here; what they log is.
+        process, too, as they come: see docs/operations/logging.md. What functions print in this process, as all do
+        without workers, goes where they print it and is not here; what they log is.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """The metrics of a job for OpenTelemetry, pushed to a collector: ``pip install 'flownet[otel]'``.
 
-They are those of ``/metrics``, see docs/operations/monitoring.md, and those that functions count themselves. A job does not notice
-who takes them, nor that nobody does.
+They are those of ``/metrics``, see docs/operations/monitoring.md, and those that functions count themselves. A job
+does not notice who takes them, nor that nobody does.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 A job and a streaming query meet in an `Outlet` or an `Inlet`, for which `register` adds the format ``flownet``.
 
 Spark places the workers, one a task of a single barrier stage; the coordinator runs in the process of the caller. Needs
-PySpark 4.0 or later: ``pip install 'flownet[spark]'``. docs/operations/spark.md says what happens when something goes wrong.
+PySpark 4.0 or later: ``pip install 'flownet[spark]'``. docs/operations/spark-failures.md lists failures.
 """
 
 try:

@@ -28,8 +28,8 @@ def section(page: str, heading: str) -> str:
         fn.streams.WindowedStream,
         fn.Rows,
         fn.KeyedRows,
-        fn.WindowedRows,
-        fn.ChangelogStream,
+        fn.rows.WindowedRows,
+        fn.streams.ChangelogStream,
     ],
 )
 def test_the_tables_of_operators_have_every_public_method(described: type) -> None:
@@ -42,7 +42,7 @@ def test_the_tables_of_operators_have_every_public_method(described: type) -> No
 
 def test_keyed_changelog_streams_have_the_methods_that_are_listed() -> None:
     (line,) = re.findall(r"^`KeyedChangelogStream` has (.+)\.$", section("operators.md", "ChangelogStream"), re.M)
-    methods = {name for name in vars(fn.KeyedChangelogStream) if not name.startswith("_")}
+    methods = {name for name in vars(fn.streams.KeyedChangelogStream) if not name.startswith("_")}
     assert set(re.findall(r"`(\w+)`", line)) == methods
 
 

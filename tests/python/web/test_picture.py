@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-import flownet as fn
+from flownet.observation import Ui
 
 from .test_page import sentence, until
 
 PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
 
 
-def test_the_page_names_the_slow_operator(page: Page, ui: fn.Ui, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_names_the_slow_operator(page: Page, ui: Ui, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PICTURES))
     import draw_ui  # type: ignore[import-not-found]
 
