@@ -1,12 +1,12 @@
 //! Flow controls other than credit, for comparison. A job uses one only if it asks for it.
 //!
 //! This module holds all of their code. The credit path meets it in four places:
-//! - A [`RemoteChannel`] without credit owns a [`ReceivePolicy`], which handles payloads that have no reserved segment.
-//!   Each policy fails in its own way. [`tcp`] waits for a segment and so stops its socket. [`lossy`] drops whole
-//!   records. [`unbounded`] allocates memory from the heap.
-//! - [`receive`] is where a connection delivers payloads: with credit they go on to the channel, else to its policy.
-//! - A gate counts and limits the bytes that it queues in a [`receive_queue`].
-//! - A connection pauses above its [`write_buffer_water_mark`].
+//! - A `RemoteChannel` without credit owns a `ReceivePolicy`, which handles payloads that have no reserved segment.
+//!   Each policy fails in its own way. `tcp` waits for a segment and so stops its socket. `lossy` drops whole
+//!   records. `unbounded` allocates memory from the heap.
+//! - `receive` is where a connection delivers payloads: with credit they go on to the channel, else to its policy.
+//! - A gate counts and limits the bytes that it queues in a `receive_queue`.
+//! - A connection pauses above its `write_buffer_water_mark`.
 //!
 //! A channel without credit announces [`Credit::UNLIMITED`](crate::Credit) to its producer and owns no segments. Its
 //! life cycle, sequence numbers and events are the same as under credit.

@@ -55,7 +55,6 @@ impl InputBatch<'_> {
     ///
     /// Returns [`TaskError::Cancelled`] if the task is cancelled.
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
     pub(crate) fn next(&mut self) -> Result<Option<(usize, &[u8])>, TaskError> {
         self.input.next_record()
     }

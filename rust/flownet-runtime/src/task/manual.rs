@@ -49,7 +49,7 @@ impl<M: RecordFormat> ManualTask for Task<M> {
     }
 
     fn turn(&mut self) -> Result<TurnOutcome, TaskError> {
-        Ok(match Task::turn(self)? {
+        Ok(match Self::turn(self)? {
             Step::More | Step::Wait(Some(Duration::ZERO)) | Step::Held(Some(Duration::ZERO)) => TurnOutcome::More,
             Step::Wait(_) | Step::Held(_) | Step::Align(_) => TurnOutcome::Waiting,
             // The event that it waits for arrives in real time.
