@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -42,16 +42,16 @@ class TriggerContext(Protocol):
     def now_ms(self) -> int:
         """Return the processing time in milliseconds since 1970-01-01 UTC."""
 
-    def register_event_time_timer(self, timestamp_ms: int) -> None:
+    def register_event_time_timer(self, timestamp_ms: int | datetime) -> None:
         """Call ``on_event_time`` for this window once the watermark has come to that time."""
 
-    def register_processing_time_timer(self, timestamp_ms: int) -> None:
+    def register_processing_time_timer(self, timestamp_ms: int | datetime) -> None:
         """Call ``on_processing_time`` for this window once that time has come."""
 
-    def delete_event_time_timer(self, timestamp_ms: int) -> None:
+    def delete_event_time_timer(self, timestamp_ms: int | datetime) -> None:
         """Forget a timer of this window. Unknown times are ignored."""
 
-    def delete_processing_time_timer(self, timestamp_ms: int) -> None:
+    def delete_processing_time_timer(self, timestamp_ms: int | datetime) -> None:
         """Forget a timer of this window. Unknown times are ignored."""
 
 

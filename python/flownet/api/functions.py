@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from ..errors import PlanError
@@ -55,16 +56,16 @@ class TimerService(Protocol):
     def current_processing_time(self) -> int:
         """Return the processing time in milliseconds since 1970-01-01 UTC."""
 
-    def register_event_time_timer(self, timestamp_ms: int) -> None:
+    def register_event_time_timer(self, timestamp_ms: int | datetime) -> None:
         """Call ``on_timer`` for this key once the watermark has come to that time."""
 
-    def register_processing_time_timer(self, timestamp_ms: int) -> None:
+    def register_processing_time_timer(self, timestamp_ms: int | datetime) -> None:
         """Call ``on_timer`` for this key once that time has come."""
 
-    def delete_event_time_timer(self, timestamp_ms: int) -> None:
+    def delete_event_time_timer(self, timestamp_ms: int | datetime) -> None:
         """Forget a timer of this key. Unknown times are ignored."""
 
-    def delete_processing_time_timer(self, timestamp_ms: int) -> None:
+    def delete_processing_time_timer(self, timestamp_ms: int | datetime) -> None:
         """Forget a timer of this key. Unknown times are ignored."""
 
 
@@ -110,14 +111,15 @@ class ProcessContext(RecordContext, Protocol[K_co]):
     def timer_service(self) -> TimerService:
         """Return the clocks and timers."""
 
-    def set_timer(self, timestamp_ms: int) -> None:
-        """Call ``on_timer`` for this key once that processing time has come.
+    def set_timer(self, timestamp_ms: int | datetime) -> None:
+        """Call ``on_timer`` for this key at a processing time.
 
-        Setting the same time twice gives one call. Timers that are pending when the input ends fire then; those that
-        are set meanwhile do not.
+        The time is in milliseconds since 1970-01-01 UTC, or a ``datetime`` with a time zone. Setting the same time
+        twice gives one call. Timers that are pending when the input ends fire then; those that are set meanwhile do
+        not.
         """
 
-    def delete_timer(self, timestamp_ms: int) -> None:
+    def delete_timer(self, timestamp_ms: int | datetime) -> None:
         """Forget a timer of processing time of this key. Unknown times are ignored."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from ..errors import PlanError
@@ -116,14 +116,14 @@ class WatermarkStrategy(Generic[T]):
         """Have timestamps and no watermarks: event time passes when the input ends, all at once."""
         return WatermarkStrategy("never")
 
-    def with_timestamp_assigner(self, assigner: Callable[[T], int] | int | str) -> WatermarkStrategy[T]:
+    def with_timestamp_assigner(self, assigner: Callable[[T], int | datetime] | int | str) -> WatermarkStrategy[T]:
         """Find a record's timestamp in it.
 
         Parameters
         ----------
         assigner
             A function of a record, or the index or key of a field. The timestamp is an ``int`` of milliseconds since
-            1970-01-01 UTC. Default: the timestamp that the record has already.
+            1970-01-01 UTC, or a ``datetime`` with a time zone. Default: the timestamp that the record has already.
         """
         if isinstance(assigner, bool) or not (callable(assigner) or isinstance(assigner, int | str)):
             raise PlanError(

@@ -406,11 +406,16 @@ def named_columns(method: str, columns: Iterable[str | Expr], named: dict[str, A
         if name is None:
             raise PlanError(f"{method}: {expression!r} has no column to be called by: name it, as in {method}(x=...)")
         made.append({"name": name, "value": expression._tree()})
-    made += [
-        {"name": name, "value": (value if isinstance(value, Expr) else lit(value))._tree()}
-        for name, value in named.items()
-    ]
+    made += [{"name": name, "value": _named(method, name, value)._tree()} for name, value in named.items()]
     return made
+
+
+def _named(method: str, name: str, value: Any) -> Expr:
+    if isinstance(value, str):
+        raise PlanError(
+            f"{method}({name}={value!r}): write fn.col({value!r}) for the column, or fn.lit({value!r}) for the text"
+        )
+    return value if isinstance(value, Expr) else lit(value)
 
 
 def _expression(value: Any) -> Expr:

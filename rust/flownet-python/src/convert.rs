@@ -7,7 +7,8 @@
 use pyo3::conversion::FromPyObject;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyNone, PyString, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyNone, PyString, PyTuple, PyType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
@@ -37,6 +38,32 @@ impl<'a, 'py, T: DeserializeOwned> FromPyObject<'a, 'py> for Plain<T> {
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         from_python(&object).map(Self)
     }
+}
+
+/// A time in milliseconds since 1970-01-01 UTC: an int, or a `datetime` with a time zone.
+#[derive(Clone, Copy)]
+pub(crate) struct Milliseconds(pub(crate) i64);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Milliseconds {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        match milliseconds_of_datetime(&object)? {
+            Some(timestamp_ms) => Ok(Self(timestamp_ms)),
+            None => object.extract().map(Self),
+        }
+    }
+}
+
+/// The time of a `datetime`, `None` for any other object. A `datetime` without a time zone is an error.
+pub(crate) fn milliseconds_of_datetime(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    static DATETIME: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static CONVERT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = object.py();
+    if object.is_exact_instance_of::<PyInt>() || !object.is_instance(DATETIME.import(py, "datetime", "datetime")?)? {
+        return Ok(None);
+    }
+    CONVERT.import(py, "flownet.internal.instants", "milliseconds_of")?.call1((object,))?.extract().map(Some)
 }
 
 fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {

@@ -284,6 +284,7 @@ def test_an_exception_of_a_function_names_it() -> None:
         (lambda env: env.from_arrow(TRADES).map_batches(3), "needs a function of a batch"),
         (lambda env: env.from_arrow(TRADES).map_batches(lambda batch: 3), "called its function with no rows"),
         (lambda env: env.from_arrow(TRADES).union(env.from_arrow(TRADES).drop("size")), "of the same columns"),
+        (lambda env: env.from_arrow(TRADES).select(x="symbol"), r"write fn\.col\('symbol'\).*fn\.lit\('symbol'\)"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(env: fn.Environment, make: Any, message: str) -> None:

@@ -18,6 +18,7 @@ use super::failure::{OperatorInfo, short_repr};
 use super::keyed::KeptValues;
 use super::user_metrics::PyMetrics;
 use crate::codec::{self, KnownClasses};
+use crate::convert::Milliseconds;
 
 /// Name of the state of a broadcast side.
 const BROADCAST: &str = "broadcast_state";
@@ -323,28 +324,28 @@ impl PyProcessContext {
         self.with(|current| current.at.watermark_ms)
     }
 
-    fn set_timer(&self, timestamp_ms: i64) -> PyResult<()> {
-        self.change_timer(Clock::Processing, timestamp_ms, true)
+    fn set_timer(&self, timestamp_ms: Milliseconds) -> PyResult<()> {
+        self.change_timer(Clock::Processing, timestamp_ms.0, true)
     }
 
-    fn delete_timer(&self, timestamp_ms: i64) -> PyResult<()> {
-        self.change_timer(Clock::Processing, timestamp_ms, false)
+    fn delete_timer(&self, timestamp_ms: Milliseconds) -> PyResult<()> {
+        self.change_timer(Clock::Processing, timestamp_ms.0, false)
     }
 
-    fn register_processing_time_timer(&self, timestamp_ms: i64) -> PyResult<()> {
-        self.change_timer(Clock::Processing, timestamp_ms, true)
+    fn register_processing_time_timer(&self, timestamp_ms: Milliseconds) -> PyResult<()> {
+        self.change_timer(Clock::Processing, timestamp_ms.0, true)
     }
 
-    fn register_event_time_timer(&self, timestamp_ms: i64) -> PyResult<()> {
-        self.change_timer(Clock::Event, timestamp_ms, true)
+    fn register_event_time_timer(&self, timestamp_ms: Milliseconds) -> PyResult<()> {
+        self.change_timer(Clock::Event, timestamp_ms.0, true)
     }
 
-    fn delete_processing_time_timer(&self, timestamp_ms: i64) -> PyResult<()> {
-        self.change_timer(Clock::Processing, timestamp_ms, false)
+    fn delete_processing_time_timer(&self, timestamp_ms: Milliseconds) -> PyResult<()> {
+        self.change_timer(Clock::Processing, timestamp_ms.0, false)
     }
 
-    fn delete_event_time_timer(&self, timestamp_ms: i64) -> PyResult<()> {
-        self.change_timer(Clock::Event, timestamp_ms, false)
+    fn delete_event_time_timer(&self, timestamp_ms: Milliseconds) -> PyResult<()> {
+        self.change_timer(Clock::Event, timestamp_ms.0, false)
     }
 
     fn output(&self, tag: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<()> {
@@ -505,20 +506,20 @@ impl PyTriggerContext {
         self.lock().0.get_or_insert(fresh).clone_ref(py)
     }
 
-    fn register_event_time_timer(&self, timestamp_ms: i64) {
-        self.lock().1.push((Clock::Event, timestamp_ms, true));
+    fn register_event_time_timer(&self, timestamp_ms: Milliseconds) {
+        self.lock().1.push((Clock::Event, timestamp_ms.0, true));
     }
 
-    fn register_processing_time_timer(&self, timestamp_ms: i64) {
-        self.lock().1.push((Clock::Processing, timestamp_ms, true));
+    fn register_processing_time_timer(&self, timestamp_ms: Milliseconds) {
+        self.lock().1.push((Clock::Processing, timestamp_ms.0, true));
     }
 
-    fn delete_event_time_timer(&self, timestamp_ms: i64) {
-        self.lock().1.push((Clock::Event, timestamp_ms, false));
+    fn delete_event_time_timer(&self, timestamp_ms: Milliseconds) {
+        self.lock().1.push((Clock::Event, timestamp_ms.0, false));
     }
 
-    fn delete_processing_time_timer(&self, timestamp_ms: i64) {
-        self.lock().1.push((Clock::Processing, timestamp_ms, false));
+    fn delete_processing_time_timer(&self, timestamp_ms: Milliseconds) {
+        self.lock().1.push((Clock::Processing, timestamp_ms.0, false));
     }
 }
 

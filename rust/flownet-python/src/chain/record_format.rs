@@ -7,7 +7,8 @@ use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyIterator, PyList, PyString, PyTuple, PyType};
 
 use super::attach::{ThreadsOfTask, attached, detached, enter_threads, forget_thread, keep_thread};
 use super::failure::{CODEC_ERROR, OperatorInfo, short_repr};
@@ -202,17 +203,33 @@ impl<'py> EmitEach<'py> for Collector<'_, 'py> {
         if let Some(list) = exact::<PyList>(items) {
             let mut at = 0;
             while at < list.len() {
-                self.emit(take_item(list, at).map_err(&failed)?)?;
+                let record = take_item(list, at).and_then(untagged).map_err(&failed)?;
+                self.emit(record)?;
                 at += 1;
             }
             return Ok(());
         }
         for item in records(items).map_err(&failed)? {
-            self.emit(item.map_err(&failed)?)?;
+            self.emit(item.and_then(untagged).map_err(&failed)?)?;
             self.cancel().check()?;
         }
         Ok(())
     }
+}
+
+/// Returns the record, unless it is a tuple that begins with an output tag. PyFlink would send that to a side output.
+#[inline]
+fn untagged(record: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    static OUTPUT_TAG: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let Some(tuple) = exact::<PyTuple>(&record) else { return Ok(record) };
+    let Ok(first) = tuple.get_borrowed_item(0) else { return Ok(record) };
+    let tag = OUTPUT_TAG.import(record.py(), "flownet.api.functions", "OutputTag")?;
+    if !first.is_exact_instance(tag) {
+        return Ok(record);
+    }
+    let (shown, tag) = (short_repr(&record), short_repr(&first));
+    let advice = "call ctx.output(tag, value) to send a value to a side output";
+    Err(PyTypeError::new_err(format!("the record {shown} begins with {tag}: {advice}")))
 }
 
 /// Iterates over the records that a function returned. A string is not a list of records, although Python

@@ -18,6 +18,7 @@ use crate::chain::call::call1;
 use crate::chain::failure::{OperatorInfo, short_repr};
 use crate::chain::record_format::{Collector, PythonFormat};
 use crate::codec::{exact, small_int};
+use crate::convert::milliseconds_of_datetime;
 
 /// Assigns times to records, and emits watermarks downstream.
 pub(in crate::chain) struct Timestamps {
@@ -83,7 +84,11 @@ impl Timestamps {
             }
             Some(Assigner::Index(_, field) | Assigner::Field(field)) => self.field(record, field.bind(py))?,
         };
-        milliseconds(&found).ok_or_else(|| self.info.failed(py, &no_timestamp(&found), Some(record)))
+        if let Some(timestamp_ms) = milliseconds(&found) {
+            return Ok(timestamp_ms);
+        }
+        let timestamp_ms = milliseconds_of_datetime(&found).and_then(|at| at.ok_or_else(|| no_timestamp(&found)));
+        timestamp_ms.map_err(|error| self.info.failed(py, &error, Some(record)))
     }
 
     fn field<'py>(
@@ -239,12 +244,9 @@ fn no_timestamp(found: &Bound<'_, PyAny>) -> PyErr {
             "{shown} is no time of a record: milliseconds since 1970 lie between -2**63 and 2**63 - 1, both excluded"
         ));
     }
-    let advice = "a timestamp is an int of milliseconds since 1970-01-01 UTC";
+    let advice = "a timestamp is an int of milliseconds since 1970-01-01 UTC, or a datetime with a time zone";
     match kind.as_str() {
         "float" => PyValueError::new_err(format!("{shown} is a float, and {advice}: int(seconds * 1000)")),
-        "datetime" | "Timestamp" => PyTypeError::new_err(format!(
-            "{shown} is a {kind}, and {advice}: int(when.timestamp() * 1000), of one that knows its time zone"
-        )),
         _ => PyTypeError::new_err(format!("{shown} is of type {kind}, and {advice}")),
     }
 }
