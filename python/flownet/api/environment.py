@@ -644,7 +644,7 @@ class Environment(RowSources):
         PlanError
             A column is of a type that cannot go through a job.
         ImportError
-            PySpark is missing: ``pip install 'flownet[spark]'``.
+            PySpark is missing: ``pip install 'flownet-streams[spark]'``.
 
         Notes
         -----

@@ -21,6 +21,7 @@ from typing import Literal
 
 from ..api.environment import Environment
 from ..errors import FlownetError
+from ..internal.extras import DISTRIBUTION
 from ..internal.machine import cpu_model, system, versions
 from ..internal.units import format_value, listed
 
@@ -146,7 +147,9 @@ def extras() -> Iterator[Check]:
         there = versions(*packages)
         missing = [package for package in packages if package not in there]
         if missing:
-            yield Check(f"[{extra}]", "note", f"no {listed(missing)}", f"pip install 'flownet[{extra}]' if you need it")
+            yield Check(
+                f"[{extra}]", "note", f"no {listed(missing)}", f"pip install '{DISTRIBUTION}[{extra}]' if you need it"
+            )
         else:
             yield Check(f"[{extra}]", "ok", ", ".join(f"{package} {there[package]}" for package in packages))
 
@@ -205,7 +208,7 @@ def _cpu_quota() -> float | None:
 
 def _packages_of_extras() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for requirement in importlib.metadata.requires("flownet") or ():
+    for requirement in importlib.metadata.requires(DISTRIBUTION) or ():
         match = re.match(r"([\w.-]+).*;\s*extra == ['\"]([\w-]+)['\"]", requirement)
         if match:
             found.setdefault(match[2], []).append(match[1])

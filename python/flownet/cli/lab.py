@@ -130,7 +130,9 @@ def _files(options: argparse.Namespace) -> dict[str, Path]:
         _check_writable(option, path)
         needed = "pyarrow" if path.suffix == ".parquet" else None if path.suffix == ".csv" else "matplotlib"
         if needed and importlib.util.find_spec(needed) is None:
-            raise ConfigError(f"--{option} {given}: needs {needed}, which is not installed: pip install 'flownet[lab]'")
+            raise ConfigError(
+                f"--{option} {given}: needs {needed}, which is not installed: pip install 'flownet-streams[lab]'"
+            )
         files[option] = path
     return files
 

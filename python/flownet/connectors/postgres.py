@@ -22,7 +22,7 @@ class PostgresSink(RowSink):
     checkpoint. Until then the rows are part of the checkpoint. Without checkpoints all rows are committed at the end of
     the input.
 
-    Needs the client of ``pip install 'flownet[postgres]'``.
+    Needs the client of ``pip install 'flownet-streams[postgres]'``.
 
     Parameters
     ----------

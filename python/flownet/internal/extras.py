@@ -1,4 +1,4 @@
-"""Packages that ``pip install flownet`` does not bring, because only some of it needs them."""
+"""The distribution of flownet, and packages of its extras, which only some of it needs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import shutil
 from types import ModuleType
 
 from ..errors import FlownetError
+
+DISTRIBUTION = "flownet-streams"
+"""What pip calls flownet. On PyPI, ``flownet`` is another project."""
 
 
 def need(module: str, purpose: str, extra: str = "experiments") -> ModuleType:
@@ -20,7 +23,7 @@ def need(module: str, purpose: str, extra: str = "experiments") -> ModuleType:
     purpose
         What needs it, for the error text.
     extra
-        What it comes with: ``pip install 'flownet[EXTRA]'``.
+        What it comes with: ``pip install 'flownet-streams[EXTRA]'``.
 
     Raises
     ------
@@ -31,7 +34,7 @@ def need(module: str, purpose: str, extra: str = "experiments") -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         name = module.partition(".")[0]
-        raise FlownetError(f"{purpose} needs {name}: pip install 'flownet[{extra}]'") from error
+        raise FlownetError(f"{purpose} needs {name}: pip install '{DISTRIBUTION}[{extra}]'") from error
 
 
 def need_java(purpose: str) -> None:

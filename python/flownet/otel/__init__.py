@@ -1,4 +1,4 @@
-"""The metrics of a job for OpenTelemetry, pushed to a collector: ``pip install 'flownet[otel]'``.
+"""The metrics of a job for OpenTelemetry, pushed to a collector: ``pip install 'flownet-streams[otel]'``.
 
 They are those of ``/metrics``, see docs/operations/monitoring.md, and those that functions count themselves. A job
 does not notice who takes them, nor that nobody does.

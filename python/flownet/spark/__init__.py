@@ -9,13 +9,13 @@
 A job and a streaming query meet in an `Outlet` or an `Inlet`, for which `register` adds the format ``flownet``.
 
 Spark places the workers, one a task of a single barrier stage; the coordinator runs in the process of the caller. Needs
-PySpark 4.0 or later: ``pip install 'flownet[spark]'``. docs/operations/spark-failures.md lists failures.
+PySpark 4.0 or later: ``pip install 'flownet-streams[spark]'``. docs/operations/spark-failures.md lists failures.
 """
 
 try:
     import pyspark  # noqa: F401 - only to know that it is there
 except ImportError:
-    raise ImportError("flownet.spark needs PySpark: pip install 'flownet[spark]'") from None
+    raise ImportError("flownet.spark needs PySpark: pip install 'flownet-streams[spark]'") from None
 
 from .cluster import Cluster, cluster
 from .inlet import Inlet

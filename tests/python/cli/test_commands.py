@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from flownet.internal.extras import DISTRIBUTION
+
 Python = Callable[..., subprocess.CompletedProcess[str]]
 
 SQUARES = """
@@ -51,7 +53,7 @@ def written(folder: Path) -> list[int]:
 
 
 def test_version_is_that_of_the_package(flownet: Python) -> None:
-    assert flownet("--version").stdout == f"flownet {importlib.metadata.version('flownet')}\n"
+    assert flownet("--version").stdout == f"flownet {importlib.metadata.version(DISTRIBUTION)}\n"
 
 
 def test_without_a_command_usage_and_exit_code_2(flownet: Python) -> None:

@@ -52,5 +52,7 @@ def test_without_the_extra_the_way_to_it_is_said(python: Python) -> None:
     script = "import sys; sys.modules['shtab'] = None; from flownet import cli; sys.exit(cli.main())"
     finished = python("-c", script, "completion", "bash")
     assert finished.returncode == 1
-    expected = "flownet.errors.FlownetError: flownet completion needs shtab: pip install 'flownet[completion]'\n"
+    expected = (
+        "flownet.errors.FlownetError: flownet completion needs shtab: pip install 'flownet-streams[completion]'\n"
+    )
     assert finished.stderr == expected

@@ -261,7 +261,9 @@ def test_without_the_extra_the_way_to_it_is_said(python: Python) -> None:
     script = "import sys; sys.modules['rich'] = None; from flownet import cli; sys.exit(cli.main())"
     finished = python("-c", script, "top")
     assert finished.returncode == 1
-    assert finished.stderr == "flownet.errors.FlownetError: flownet top needs rich: pip install 'flownet[top]'\n"
+    assert (
+        finished.stderr == "flownet.errors.FlownetError: flownet top needs rich: pip install 'flownet-streams[top]'\n"
+    )
 
 
 @pytest.mark.parametrize("interval", ["0", "-1", "nan", "inf", "1e9"])

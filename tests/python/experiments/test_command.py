@@ -124,5 +124,5 @@ def test_a_package_that_is_missing_is_named_with_the_extra(python: Python, toy_f
     script = "import sys; sys.modules['pyarrow'] = None; from flownet.cli import main; sys.exit(main(sys.argv[1:]))"
     finished = python("-c", script, "experiment", "run", "toy.py")
     assert finished.returncode == 1
-    assert "needs pyarrow: pip install 'flownet[experiments]'" in finished.stderr
+    assert "needs pyarrow: pip install 'flownet-streams[experiments]'" in finished.stderr
     assert finished.stderr.count("\n") == 1

@@ -175,7 +175,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
     finished = lab("overflow", option, env=environment)
     assert finished.returncode == 2
     assert finished.stderr.count("\n") == 1
-    assert f"needs {missing}, which is not installed: pip install 'flownet[lab]'" in finished.stderr
+    assert f"needs {missing}, which is not installed: pip install 'flownet-streams[lab]'" in finished.stderr
 
 
 def test_without_pictures_no_package_for_them_is_needed(lab: Python, tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def test_import_without_pyspark_says_what_to_install(
     finished = python("-c", "import sys; sys.modules['pyspark'] = None; import flownet.spark")
     assert finished.returncode == 1
     last = finished.stderr.strip().splitlines()[-1]
-    assert last == "ImportError: flownet.spark needs PySpark: pip install 'flownet[spark]'"
+    assert last == "ImportError: flownet.spark needs PySpark: pip install 'flownet-streams[spark]'"
 
 
 def ui(spark: SparkSession, page: str) -> Any:

@@ -1,6 +1,6 @@
 """Kafka: a source of the partitions of topics, and a sink whose records are there once.
 
-Everything here needs the client of ``pip install 'flownet[kafka]'``, which is imported when a source or a sink is made.
+The client comes with ``pip install 'flownet-streams[kafka]'``. It is imported when a source or a sink is made.
 """
 
 from .record import KafkaRecord

@@ -31,7 +31,7 @@ class KafkaSink(TransactionalSink[Any]):
     checkpoint. Who reads with ``isolation.level=read_committed`` sees each once. Without checkpoints all records are
     written at the end of the input.
 
-    Needs the client of ``pip install 'flownet[kafka]'``.
+    Needs the client of ``pip install 'flownet-streams[kafka]'``.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class KafkaSource(Source[KafkaRecord]):
     goes on from is in its checkpoints and nowhere else. With ``group`` it is committed to Kafka too when a checkpoint
     counts, so that Kafka's own tools show how far behind the job is. Of transactions only what is committed is read.
 
-    Needs the client of ``pip install 'flownet[kafka]'``.
+    Needs the client of ``pip install 'flownet-streams[kafka]'``.
 
     Parameters
     ----------
