@@ -71,12 +71,12 @@ def test_a_stop_loses_nothing_and_sinks_flush(workers: int, tmp_path: Path) -> N
     assert (result.state, result.tasks[0].records_out) == ("ended", numbers.count)
 
 
-def count_on(folder: Path, storage: str, **settings: Any) -> fn.Environment:
+def count_on(folder: Path, storage: str, source: str = "numbers", **settings: Any) -> fn.Environment:
     """Describe a job with a window that is open until its input has ended."""
     env = fn.Environment(name="hours")
     env.enable_checkpointing("50ms", storage=folder / storage, **settings)
     strategy = fn.WatermarkStrategy[int].for_monotonous_timestamps().with_timestamp_assigner(lambda n: n * 1000)
-    numbers = env.from_generator(upwards).uid("numbers").assign_timestamps_and_watermarks(strategy).uid("times")
+    numbers = env.from_generator(upwards).uid(source).assign_timestamps_and_watermarks(strategy).uid("times")
     counts = numbers.key_by(lambda n: 0).window(fn.Tumbling("24h")).count().uid("counts")
     counts.map(str).write_text(folder / "out").uid("out")
     return env
@@ -106,6 +106,23 @@ def test_a_job_with_checkpoints_resumes_after_a_stop_unless_it_was_drained(
             job.stop()
         assert (job.wait().records > 0) == (drain is None)
     assert ("nothing is left to do" in capfd.readouterr().err) == (drain is True)
+
+
+def test_another_source_after_a_finished_job_is_read_without_a_warning(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with count_on(tmp_path, "history").execute_async() as job:
+        while job.status().records == 0:
+            time.sleep(0.01)
+        job.stop(drain=True, savepoint=tmp_path / "saved")
+        job.wait()
+    then: dict[str, Any] = {"restore_from": tmp_path / "saved", "allow_non_restored_state": True}
+    with count_on(tmp_path, "live", source="live numbers", **then).execute_async() as job:
+        while job.status().records == 0:
+            time.sleep(0.01)
+        job.stop()
+        assert job.wait().records > 0
+    assert "nothing is left to do" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("how", ["stop", "drain", "cancel"])

@@ -1,6 +1,6 @@
 //! Writes and reads the manifests of a job's checkpoints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flownet_store::{Manifest, TaskEntry};
 
@@ -21,6 +21,13 @@ pub(super) fn restored(manifest: &Manifest, job: &Job, storage: &str) -> Result<
     let assigned = assign(manifest, &job.plan, job.settings.allow_non_restored_state);
     let (checkpoint, storage) = (manifest.checkpoint, storage.to_owned());
     assigned.map_err(|why| ClusterError::Restore { checkpoint, storage, why })
+}
+
+/// Returns true if the job reads a source that the checkpoint does not know, such as a live one after a backfill.
+pub(super) fn has_new_source(manifest: &Manifest, plan: &Plan) -> bool {
+    let known: BTreeSet<_> = manifest.tasks.iter().flat_map(|entry| &entry.uids).collect();
+    let mut sources = plan.tasks.iter().filter(|task| task.spec.is_source());
+    sources.any(|task| task.spec.operators.first().is_some_and(|source| !known.contains(&source.state_uid())))
 }
 
 /// Returns the bytes of a checkpoint by task, in the order of the plan.

@@ -15,7 +15,7 @@ use flownet_store::{CheckpointStore, FencingToken, Manifest, PublishError, State
 use tokio::sync::{Mutex, mpsc::UnboundedSender};
 
 pub(super) use self::manifest::{RestoredTasks, keep_key_groups};
-use self::manifest::{bytes_by_task, manifest, restored};
+use self::manifest::{bytes_by_task, has_new_source, manifest, restored};
 use super::events::{Event, JobEvent};
 use super::found_at;
 use super::job::Job;
@@ -106,7 +106,8 @@ impl Checkpoints {
             Some(restore_from) => Some(self.begin_from(restore_from, &mut claim, resumed).await?),
             None => resumed,
         };
-        if let Some(ended) = resumed.as_ref().filter(|manifest| manifest.has_ended()) {
+        let is_over = |manifest: &&Manifest| manifest.has_ended() && !has_new_source(manifest, &self.job.plan);
+        if let Some(ended) = resumed.as_ref().filter(is_over) {
             let (job, checkpoint) = (&self.job.settings.job_name, ended.checkpoint);
             tracing::warn!(
                 job,
