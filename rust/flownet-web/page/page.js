@@ -261,8 +261,8 @@ function sentence(job, error) {
   if (job.error) return error;
   if (job.state === "restarting") return `Restarting after: ${job.restarts.at(-1)?.cause}`;
   if (job.stalled) return `Nothing moves: ${job.stalled}`;
-  const [is, was] = job.state === "ended" ? ["held the job up", "Nothing held it up: it ended well."] : ["holds the job up", "Nothing holds it up."];
-  return job.bottleneck ? `What ${is}: ${job.bottleneck}` : was;
+  if (job.bottleneck) return `Bottleneck: ${job.bottleneck}`;
+  return job.state === "ended" ? "No bottleneck. The job ended well." : "No bottleneck.";
 }
 
 function drawTask(job) {

@@ -61,7 +61,7 @@ def test_it_follows_a_job_whose_pressure_changes(page: Page, ui: fn.observation.
     first.rebalance().map(rest).name("second").filter(lambda _: False).collect()
     with env.execute_async(ui=ui) as job:
         page.goto(job.ui_url or "")
-        until(page, lambda: sentence(page).startswith("What holds the job up: <b>first</b>"))
+        until(page, lambda: sentence(page).startswith("Bottleneck: <b>first</b>"))
         assert page.locator("#name").text_content() == "<img src=x onerror=alert(1)>"
         shown = until(page, lambda: told(ui, "jobs/1")["bottleneck"])
         assert shown.startswith("<b>first</b> (")
@@ -70,7 +70,7 @@ def test_it_follows_a_job_whose_pressure_changes(page: Page, ui: fn.observation.
         until(page, lambda: "back-pressure HIGH" in boxes(page)[0])
         assert page.locator("#graph .edge.blocked").count() == 1
         gate.touch()
-        until(page, lambda: sentence(page).startswith("What holds the job up: second"))
+        until(page, lambda: sentence(page).startswith("Bottleneck: second"))
         until(page, lambda: page.locator("#graph .edge.blocked").count() == 2)
         page.locator("#lines path.line").first.wait_for(state="attached")
         job.stop()
