@@ -21,12 +21,8 @@ def functions_in_tables(page: str) -> set[str]:
 
 def test_the_reference_lists_every_expression_function() -> None:
     methods = {name for owner in (fn.Expr, TextExpr, TimeExpr) for name in vars(owner) if not name.startswith("_")}
-    assert functions_in_tables("reference/expressions.md") == (methods - {"str", "dt"}) | {
-        "col",
-        "lit",
-        "when",
-        "coalesce",
-    }
+    listed = functions_in_tables("reference/expressions.md") | functions_in_tables("reference/functions.md")
+    assert listed >= (methods - {"str", "dt"}) | {"col", "lit", "when", "coalesce"}
 
 
 def test_the_reference_lists_every_aggregate() -> None:

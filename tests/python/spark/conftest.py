@@ -6,6 +6,7 @@ the session stays for the next file that wants its kind.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import os
@@ -212,18 +213,23 @@ def sockets() -> dict[str, str]:
 
 
 def jvms() -> list[int]:
-    return [pid for pid in family() if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+    found = []
+    for pid in family():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # ended since
+            found += [pid] if Path(f"/proc/{pid}/comm").read_text().strip() == "java" else []
+    return found
 
 
 def sockets_of(pid: int) -> set[str]:
     """List the sockets of a process, as their files are called."""
     found = set[str]()
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            link = entry.readlink().name
-        except FileNotFoundError:  # closed since
-            continue
-        found |= {link} if link.startswith("socket:") else set()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # ended since
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                link = entry.readlink().name
+            except FileNotFoundError:  # closed since
+                continue
+            found |= {link} if link.startswith("socket:") else set()
     return found
 
 

@@ -106,10 +106,12 @@ fn aggregates(are_all: bool) -> Value {
         return json!([of("sum".into(), "n"), of("collect".into(), "key")]);
     }
     let mut all = Vec::new();
-    for function in ["count", "count_distinct", "collect", "min", "max", "first", "last"] {
+    for function in ["count", "approx_count_distinct", "collect", "min", "max", "first", "last"] {
         all.extend(["key", "n", "x", "price"].map(|column| of(function.into(), column)));
     }
-    for function in ["sum", "mean", "var", "std"].map(Value::from).into_iter().chain([json!({ "quantile": 0.9 })]) {
+    for function in
+        ["sum", "mean", "var", "std"].map(Value::from).into_iter().chain([json!({ "approx_quantile": 0.9 })])
+    {
         all.extend(["n", "x", "price"].map(|column| of(function.clone(), column)));
     }
     all.into()

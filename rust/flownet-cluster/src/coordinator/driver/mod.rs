@@ -103,7 +103,13 @@ impl Driver {
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
-                    Some(event) => self.handle(event),
+                    Some(event) => {
+                        // An event that arrives during a freeze must not make workers silent that have left by then.
+                        if wake_at.elapsed() >= FREEZE {
+                            self.report_ended_workers();
+                        }
+                        self.handle(event);
+                    }
                     None => self.feed(Input::Cancel),
                 },
                 () = tokio::time::sleep_until(wake_at.into()) => {
@@ -361,3 +367,6 @@ fn regions_machine(job: &Job, attempts: &Attempts) -> RegionsMachine {
     };
     RegionsMachine::new(placement, attempts.past())
 }
+
+/// Delay of the loop from which on this process counts as frozen.
+const FREEZE: Duration = Duration::from_secs(1);
