@@ -1,1 +1,1 @@
-"""What users describe a dataflow with: environment, functions, windows, triggers, and what they get back."""
+"""The API to describe and run a dataflow: environment, functions, windows, triggers, jobs."""

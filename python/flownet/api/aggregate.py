@@ -1,4 +1,4 @@
-"""Aggregates of one's own: one value of many, by way of an accumulator."""
+"""Custom aggregates: they fold many values into an accumulator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ R = TypeVar("R")
 
 
 class AggregateFunction(Function, Generic[T, A, R]):
-    """Makes one value of many, by way of an accumulator. Subclass it.
+    """Aggregate many values into one with an accumulator. Subclass it.
 
-    In windows ``open`` and ``close`` are called, as of any function; in an `AggregatingState` they are not.
+    Windows call ``open`` and ``close`` as for any function. An `AggregatingState` does not call them.
 
     Examples
     --------
@@ -38,38 +38,38 @@ class AggregateFunction(Function, Generic[T, A, R]):
     """
 
     def create_accumulator(self) -> A:
-        """Return what stands before the first value."""
+        """Return the accumulator for no values."""
         raise NotImplementedError(f"{type(self).__name__} must define create_accumulator()")
 
     def add(self, value: T, accumulator: A) -> A:
-        """Return the accumulator with a value in it; it may be the same object, changed."""
+        """Add a value and return the accumulator. You may change and return the same object."""
         raise NotImplementedError(f"{type(self).__name__} must define add(value, accumulator)")
 
     def get_result(self, accumulator: A) -> R:
-        """Return the result."""
+        """Return the result of an accumulator."""
         raise NotImplementedError(f"{type(self).__name__} must define get_result(accumulator)")
 
     def merge(self, accumulator: A, later: A) -> A:
-        """Return an accumulator with all that went into both; ``later`` is of later records.
+        """Merge two accumulators into one. ``later`` has the later records.
 
-        Needed for sessions, which merge; sliding windows share their work where it is there.
+        Sessions need it, because sessions merge. With it, sliding windows share their work.
         """
         raise NotImplementedError(f"{type(self).__name__} must define merge(accumulator, later)")
 
 
 class FoldAggregate(AggregateFunction[Any, Any, Any]):
-    """An aggregate made of plain functions.
+    """Build an aggregate from plain functions.
 
     Parameters
     ----------
     init
-        What stands before the first value, or a function that makes it.
+        The accumulator before the first value, or a function that makes it.
     add
-        Called with the accumulator and a value; returns the accumulator.
+        Called with the accumulator and a value. Returns the accumulator.
     merge
-        Called with two accumulators; returns one.
+        Called with two accumulators. Returns one.
     result
-        Called with the accumulator; returns the result.
+        Called with the accumulator. Returns the result.
     """
 
     def __init__(
@@ -85,27 +85,27 @@ class FoldAggregate(AggregateFunction[Any, Any, Any]):
         self._result = result
 
     def create_accumulator(self) -> Any:
-        """Return what stands before the first value."""
-        # Each key and window begins with one of its own, which `add` may change.
+        """Return the accumulator for no values."""
+        # Each key and window needs its own accumulator, because `add` may change it.
         return self._init() if callable(self._init) else copy.deepcopy(self._init)
 
     def add(self, value: Any, accumulator: Any) -> Any:
-        """Add a value."""
+        """Add a value and return the accumulator."""
         return self._add(accumulator, value)
 
     def get_result(self, accumulator: Any) -> Any:
-        """Return the result."""
+        """Return the result of an accumulator."""
         return accumulator if self._result is None else self._result(accumulator)
 
     def merge(self, accumulator: Any, later: Any) -> Any:
-        """Make one of two."""
+        """Merge two accumulators into one."""
         if self._merge is None:
             raise PlanError("aggregate() needs merge= here: windows that merge, or share slices")
         return self._merge(accumulator, later)
 
 
 def merges(aggregate: AggregateFunction[Any, Any, Any]) -> bool:
-    """Say whether two accumulators can be made one."""
+    """Return whether an aggregate can merge accumulators."""
     if isinstance(aggregate, FoldAggregate):
         return aggregate._merge is not None
     return type(aggregate).merge is not AggregateFunction.merge

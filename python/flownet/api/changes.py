@@ -1,4 +1,4 @@
-"""Changes: what tells of a table that changes, row by row."""
+"""Changes of the rows of a table: a changelog and the table that it describes."""
 
 from __future__ import annotations
 
@@ -13,47 +13,49 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RowKind(enum.Enum):
-    """What becomes of a row. Named as in PyFlink."""
+    """Kind of a change. The names are PyFlink's."""
 
     INSERT = 0
-    """There is one more."""
+    """The row is added."""
     UPDATE_BEFORE = 1
-    """One is there no more: another takes its place, which ``UPDATE_AFTER`` brings."""
+    """The row is removed. An ``UPDATE_AFTER`` adds the row that replaces it."""
     UPDATE_AFTER = 2
-    """There is one more, in the place of another."""
+    """The row is added in place of another."""
     DELETE = 3
-    """One is there no more."""
+    """The row is removed."""
 
     def __str__(self) -> str:
         return ("+I", "-U", "+U", "-D")[self.value]
 
 
-# A member of an enum is looked up by a function that is written in Python: names of the module take a tenth of that.
+# Python code looks up the members of an enum. A name in the module takes a tenth of that time.
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = RowKind
 
 
 class Change(NamedTuple, Generic[T]):
-    """A change of one row."""
+    """A change of one row: its kind and the row."""
 
     kind: RowKind
-    """What becomes of it."""
+    """Kind of the change."""
     value: T
     """The row."""
 
     @property
     def adds(self) -> bool:
-        """Whether there is one row more, and not one less."""
+        """Whether the change adds a row. Otherwise it removes one."""
         kind = self.kind
         return kind is INSERT or kind is UPDATE_AFTER
 
 
 def identity_of(row: Any) -> Hashable:
-    """Make of a row what equal rows have in common: the row itself, if it can be hashed. All NaN are equal.
+    """Return a hashable identity that equal rows share.
+
+    It is the row itself if the row can be hashed. All NaN are equal.
 
     Raises
     ------
     RetractionError
-        It can neither be hashed nor taken apart.
+        The row can neither be hashed nor taken apart.
     """
     try:
         hash(row)
@@ -62,7 +64,7 @@ def identity_of(row: Any) -> Hashable:
     if isinstance(row, float):
         return _NAN if row != row else row
     if isinstance(row, tuple) and any(isinstance(item, float | tuple) for item in row):
-        # A NaN of a row that went through an exchange is another object, and equal to none.
+        # An exchange makes a new NaN object of a NaN, which equals no other object.
         return tuple(map(identity_of, row))
     return row  # type: ignore[no-any-return]
 
@@ -88,7 +90,9 @@ def _parts_of(row: Any) -> Hashable:
 
 
 class MaterializedTable(Generic[T]):
-    """The rows that changes leave: ``changes.collect(into=table)``, or `extend` with what was collected.
+    """Build a table from changes: apply a changelog row by row.
+
+    Fill it with ``changes.collect(into=table)``, or call `extend` with collected changes.
 
     Examples
     --------
@@ -108,12 +112,12 @@ class MaterializedTable(Generic[T]):
         self._held: dict[Hashable, list[T]] = {}
 
     def extend(self, changes: Iterable[Change[T]]) -> None:
-        """Take changes, in their order.
+        """Apply changes in their order.
 
         Raises
         ------
         RetractionError
-            A row is to go that is not there.
+            A change removes a row that is not in the table.
         """
         for change in changes:
             identity = identity_of(change.value)
@@ -130,16 +134,21 @@ class MaterializedTable(Generic[T]):
                 del self._held[identity]
 
     def rows(self) -> list[T]:
-        """List the rows, each as often as it is there, in no particular order."""
+        """List the rows in no particular order. Equal rows are listed as often as they occur."""
         return [row for rows in self._held.values() for row in rows]
 
     def as_dict(self, key: Callable[[T], K]) -> dict[K, T]:
-        """Make a mapping of the rows.
+        """Return the rows as a dict by key.
+
+        Parameters
+        ----------
+        key
+            A function that returns the key of a row.
 
         Raises
         ------
         ValueError
-            Two rows have one key.
+            Two rows have the same key.
         """
         mapping: dict[K, T] = {}
         for row in self.rows():

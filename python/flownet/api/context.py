@@ -1,4 +1,4 @@
-"""What a function may know of the place where it runs."""
+"""The context of a function: its operator, subtask and worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class TaskContext(Protocol):
-    """Where an operator runs."""
+    """Describe the subtask that runs a function."""
 
     @property
     def operator(self) -> str:
@@ -29,4 +29,4 @@ class TaskContext(Protocol):
 
     @property
     def metrics(self) -> Metrics:
-        """Where it gets counters, meters, gauges and histograms of its own."""
+        """Registry for custom counters, meters, gauges and histograms."""

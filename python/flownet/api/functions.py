@@ -1,6 +1,6 @@
-"""What users implement, and what their functions are handed.
+"""Functions that users subclass, and the contexts that their methods receive.
 
-The contexts are protocols: the runtime passes objects of its own that have these members.
+The contexts are protocols: the runtime passes its own objects, which have these members.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ K_co = TypeVar("K_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class OutputTag:
-    """The name of a side output.
+    """Name a side output.
 
     Parameters
     ----------
     name
-        A text that is not empty; tags of one name are one tag.
+        A string that is not empty. Tags with equal names are the same tag.
 
     Examples
     --------
@@ -48,46 +48,64 @@ class OutputTag:
 
 
 class TimerService(Protocol):
-    """The clocks, and the timers of the current key."""
+    """Read the clocks, and set and delete timers of the current key."""
 
     def current_watermark(self) -> int:
-        """Return how far event time has come, in milliseconds; the least 64-bit integer before the first watermark."""
+        """Return the current watermark in milliseconds since 1970-01-01 UTC.
+
+        Before the first watermark it is the smallest 64-bit integer.
+        """
 
     def current_processing_time(self) -> int:
         """Return the processing time in milliseconds since 1970-01-01 UTC."""
 
     def register_event_time_timer(self, timestamp_ms: int | datetime) -> None:
-        """Call ``on_timer`` for this key once the watermark has come to that time."""
+        """Call ``on_timer`` for this key when the watermark reaches a time.
+
+        Parameters
+        ----------
+        timestamp_ms
+            Milliseconds since 1970-01-01 UTC, or a ``datetime`` with a time zone.
+        """
 
     def register_processing_time_timer(self, timestamp_ms: int | datetime) -> None:
-        """Call ``on_timer`` for this key once that time has come."""
+        """Call ``on_timer`` for this key at a processing time.
+
+        Parameters
+        ----------
+        timestamp_ms
+            Milliseconds since 1970-01-01 UTC, or a ``datetime`` with a time zone.
+        """
 
     def delete_event_time_timer(self, timestamp_ms: int | datetime) -> None:
-        """Forget a timer of this key. Unknown times are ignored."""
+        """Delete an event-time timer of this key. Unknown times are ignored."""
 
     def delete_processing_time_timer(self, timestamp_ms: int | datetime) -> None:
-        """Forget a timer of this key. Unknown times are ignored."""
+        """Delete a processing-time timer of this key. Unknown times are ignored."""
 
 
 class RecordContext(TaskContext, Protocol):
-    """What a function sees beside the record: its time, and the side outputs."""
+    """Give a function the record's timestamp, the clocks and the side outputs."""
 
     @property
     def timestamp(self) -> int | None:
-        """Event time of the record or timer, in milliseconds since 1970-01-01 UTC; None if it has none."""
+        """Event time of the record or timer, in milliseconds since 1970-01-01 UTC, or None if it has none."""
 
     def current_watermark(self) -> int:
-        """Return how far event time has come, in milliseconds; the least 64-bit integer before the first watermark."""
+        """Return the current watermark in milliseconds since 1970-01-01 UTC.
+
+        Before the first watermark it is the smallest 64-bit integer.
+        """
 
     def now_ms(self) -> int:
         """Return the processing time in milliseconds since 1970-01-01 UTC."""
 
     def output(self, tag: OutputTag, value: Any) -> None:
-        """Emit a record to a side output, which `Stream.side_output` reads."""
+        """Emit a record to a side output. Read it with `Stream.side_output`."""
 
 
 class ProcessContext(RecordContext, Protocol[K_co]):
-    """What a `KeyedProcessFunction` sees beside the record: its key, the state of the key, and timers."""
+    """Give a `KeyedProcessFunction` the current key, its state and its timers."""
 
     @property
     def key(self) -> K_co:
@@ -95,36 +113,43 @@ class ProcessContext(RecordContext, Protocol[K_co]):
 
     @property
     def state(self) -> MutableMapping[str, Any]:
-        """Values kept for the current key, by name.
+        """State of the current key: a mapping from names to values.
 
-        Each key has a mapping of its own. It lives until it is emptied: ``ctx.state.clear()`` frees the key.
+        Each key has its own mapping. It stays until you empty it: ``ctx.state.clear()`` frees the key.
         """
 
     @property
     def broadcast_state(self) -> MutableMapping[Any, Any]:
-        """Values that all keys of a subtask share: where a `KeyedBroadcastProcessFunction` keeps its broadcast side."""
+        """State that all keys of a subtask share.
+
+        A `KeyedBroadcastProcessFunction` stores its broadcast records here.
+        """
 
     @property
     def time_domain(self) -> Literal["event", "processing"] | None:
-        """By which clock the current timer is due; None while a record is worked on."""
+        """Clock of the current timer: ``"event"`` or ``"processing"``; None while a record is processed."""
 
     def timer_service(self) -> TimerService:
-        """Return the clocks and timers."""
+        """Return the `TimerService` of this key: clocks and timers."""
 
     def set_timer(self, timestamp_ms: int | datetime) -> None:
         """Call ``on_timer`` for this key at a processing time.
 
-        The time is in milliseconds since 1970-01-01 UTC, or a ``datetime`` with a time zone. Setting the same time
-        twice gives one call. Timers that are pending when the input ends fire then; those that are set meanwhile do
-        not.
+        Two timers of one key at the same time give one call. Pending timers fire when the input ends. Timers that you
+        set while these fire do not fire.
+
+        Parameters
+        ----------
+        timestamp_ms
+            Milliseconds since 1970-01-01 UTC, or a ``datetime`` with a time zone.
         """
 
     def delete_timer(self, timestamp_ms: int | datetime) -> None:
-        """Forget a timer of processing time of this key. Unknown times are ignored."""
+        """Delete a processing-time timer of this key. Unknown times are ignored."""
 
 
 class Window(NamedTuple):
-    """A stretch of time."""
+    """A time window: its start and its end."""
 
     start_ms: int
     """First millisecond of the window, since 1970-01-01 UTC."""
@@ -133,53 +158,67 @@ class Window(NamedTuple):
 
 
 class WindowContext(Protocol):
-    """What a `ProcessWindowFunction` sees beside the records."""
+    """Give a `ProcessWindowFunction` the window, its state and the clocks."""
 
     @property
     def window(self) -> Window:
-        """The window."""
+        """The window that fires."""
 
     @property
     def window_state(self) -> MutableMapping[str, Any]:
-        """Values kept for the current key and window, between its firings; emptied, or cleared with the window."""
+        """State of the current key and window, from one firing to the next.
+
+        It stays until you empty it, or until the window is removed.
+        """
 
     @property
     def global_state(self) -> MutableMapping[str, Any]:
-        """Values kept for the current key, over all windows; it lives until it is emptied."""
+        """State of the current key across all its windows. It stays until you empty it."""
 
     def current_watermark(self) -> int:
-        """Return how far event time has come, in milliseconds; the least 64-bit integer before the first watermark."""
+        """Return the current watermark in milliseconds since 1970-01-01 UTC.
+
+        Before the first watermark it is the smallest 64-bit integer.
+        """
 
     def now_ms(self) -> int:
         """Return the processing time in milliseconds since 1970-01-01 UTC."""
 
     def output(self, tag: OutputTag, value: Any) -> None:
-        """Emit a record to a side output, which `Stream.side_output` reads."""
+        """Emit a record to a side output. Read it with `Stream.side_output`."""
 
 
 class ProcessWindowFunction(Generic[K, T, R]):
-    """Works on all records of a window at once, with state. Subclass it and pass it to `WindowedStream.process`."""
+    """Process all records of a window at once, with state.
+
+    Subclass it and pass an instance to `WindowedStream.process`.
+    """
 
     def open(self, ctx: TaskContext) -> None:
-        """Prepare the subtask, before its first record."""
+        """Prepare the subtask before its first record."""
 
     def process(self, key: K, ctx: WindowContext, values: list[T]) -> Iterable[R] | None:
-        """Take the records of a window and return the records to emit; None stands for none."""
+        """Process the records of a window and return the records to emit, or None."""
         raise NotImplementedError(f"{type(self).__name__} must define process(key, ctx, values)")
 
     def clear(self, ctx: WindowContext) -> None:
-        """Take note that the window is forgotten. What it keeps in ``ctx.window_state`` goes with it."""
+        """Handle the removal of a window. Its ``ctx.window_state`` is removed with it."""
 
     def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+        """Release the resources of ``open``. Called once, also after a failure.
+
+        After a failure, an exception of this method is only logged.
+        """
 
 
 class ProcessFunction(Generic[T, R]):
-    """Works on one record at a time, with its time and side outputs. Subclass it and pass it to `Stream.process`.
+    """Process one record at a time, with its timestamp and side outputs.
+
+    Subclass it and pass an instance to `Stream.process`.
 
     Examples
     --------
-    Numbers to the stream, and what is none to a side output:
+    Send numbers to the stream, and all other records to a side output:
 
     >>> import flownet as fn
     >>> bad = fn.OutputTag("bad")
@@ -198,31 +237,35 @@ class ProcessFunction(Generic[T, R]):
     """
 
     def open(self, ctx: TaskContext) -> None:
-        """Prepare the subtask, before its first record."""
+        """Prepare the subtask before its first record."""
 
     def process(self, value: T, ctx: RecordContext) -> Iterable[R] | None:
-        """Take one record and return the records to emit; None stands for none."""
+        """Process one record and return the records to emit, or None."""
         raise NotImplementedError(f"{type(self).__name__} must define process(value, ctx)")
 
     def finish(self, ctx: RecordContext) -> Iterable[R] | None:
-        """Take note that the input has ended, and return what is left to emit; None stands for none.
+        """Handle the end of the input and return the last records, or None.
 
         Not called when the job is cancelled or stopped without draining.
         """
 
     def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+        """Release the resources of ``open``. Called once, also after a failure.
+
+        After a failure, an exception of this method is only logged.
+        """
 
 
 class AsyncFunction(Generic[T, R]):
-    """Calls others for each record, with something that all calls of a subtask share: a connection, a session.
+    """Call an external service for each record with async I/O.
 
-    Subclass it and pass an instance to `Stream.map_async` or `Stream.flat_map_async`. Each subtask has a copy, and an
-    event loop of its own in which all three methods run.
+    All calls of a subtask share the objects that ``open`` makes, such as a connection or a session. Subclass it and
+    pass an instance to `Stream.map_async` or `Stream.flat_map_async`. Each subtask has its own copy and its own event
+    loop, in which all three methods run.
 
     Examples
     --------
-    One HTTP session for all calls, of aiohttp for one:
+    Share one HTTP session of aiohttp between all calls:
 
     >>> import flownet as fn
     >>> class Weather(fn.AsyncFunction[str, dict]):
@@ -238,93 +281,106 @@ class AsyncFunction(Generic[T, R]):
     """
 
     async def open(self, ctx: TaskContext) -> None:
-        """Prepare the subtask, before its first record."""
+        """Prepare the subtask before its first record."""
 
     async def call(self, value: T) -> R:
-        """Take one record and return what is emitted for it."""
+        """Process one record and return the result to emit."""
         raise NotImplementedError(f"{type(self).__name__} must define async call(value)")
 
     async def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure; it is given up after 5 seconds."""
+        """Release the resources of ``open``. Called once, also after a failure, for at most 5 seconds."""
 
 
 class CoProcessFunction(Generic[T, U, R]):
-    """Works on the records of two streams. Subclass it and pass an instance to `ConnectedStreams.process`."""
+    """Process the records of two streams.
+
+    Subclass it and pass an instance to `ConnectedStreams.process`.
+    """
 
     def open(self, ctx: TaskContext) -> None:
-        """Prepare the subtask, before its first record."""
+        """Prepare the subtask before its first record."""
 
     def process1(self, value: T, ctx: RecordContext) -> Iterable[R] | None:
-        """Take one record of the first stream and return the records to emit; None stands for none."""
+        """Process one record of the first stream and return the records to emit, or None."""
         raise NotImplementedError(f"{type(self).__name__} must define process1(value, ctx)")
 
     def process2(self, value: U, ctx: RecordContext) -> Iterable[R] | None:
-        """Take one record of the second stream and return the records to emit; None stands for none."""
+        """Process one record of the second stream and return the records to emit, or None."""
         raise NotImplementedError(f"{type(self).__name__} must define process2(value, ctx)")
 
     def finish(self, ctx: RecordContext) -> Iterable[R] | None:
-        """Take note that both inputs have ended, and return what is left to emit; None stands for none."""
+        """Handle the end of both inputs and return the last records, or None."""
 
     def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+        """Release the resources of ``open``. Called once, also after a failure.
+
+        After a failure, an exception of this method is only logged.
+        """
 
 
 class KeyedFunction(Generic[K, R]):
-    """What functions by key have in common: they begin, end, and have timers."""
+    """Base class of keyed functions: open, close, finish and timers."""
 
     def open(self, ctx: OpenContext) -> None:
-        """Prepare the subtask, before its first record. Connections and typed state are opened here."""
+        """Prepare the subtask before its first record. Open connections and typed state here."""
 
     def on_timer(self, timestamp_ms: int, ctx: ProcessContext[K]) -> Iterable[R] | None:
-        """Take a timer that has come due and return the records to emit; None stands for none."""
+        """Handle a timer that fires and return the records to emit, or None."""
 
     def finish(self, ctx: ProcessContext[K]) -> Iterable[R] | None:
-        """Take note that the input has ended, behind the last timer, and return what is left to emit.
+        """Handle the end of the input, after the last timer, and return the last records, or None.
 
-        There is no key then. Not called when the job is cancelled or stopped without draining.
+        There is no current key. Not called when the job is cancelled or stopped without draining.
         """
 
     def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+        """Release the resources of ``open``. Called once, also after a failure.
+
+        After a failure, an exception of this method is only logged.
+        """
 
 
 class KeyedCoProcessFunction(KeyedFunction[K, R], Generic[K, T, U, R]):
-    """Works on the records of two streams by key: both see the state of the key. See `ConnectedStreams.process`."""
+    """Process two keyed streams that share the state of each key.
+
+    Subclass it and pass an instance to `ConnectedStreams.process`.
+    """
 
     def process1(self, value: T, ctx: ProcessContext[K]) -> Iterable[R] | None:
-        """Take one record of the first stream and return the records to emit; None stands for none."""
+        """Process one record of the first stream and return the records to emit, or None."""
         raise NotImplementedError(f"{type(self).__name__} must define process1(value, ctx)")
 
     def process2(self, value: U, ctx: ProcessContext[K]) -> Iterable[R] | None:
-        """Take one record of the second stream and return the records to emit; None stands for none."""
+        """Process one record of the second stream and return the records to emit, or None."""
         raise NotImplementedError(f"{type(self).__name__} must define process2(value, ctx)")
 
 
 class KeyedBroadcastProcessFunction(KeyedFunction[K, R], Generic[K, T, U, R]):
-    """Works on records by key beside a stream that every subtask gets: rules, prices, switches.
+    """Process a keyed stream together with a broadcast stream, such as rules.
 
-    What came over the broadcast side goes into ``ctx.broadcast_state``, which ``process`` reads. Each subtask sees the
-    broadcast records in their order, and they may come before or after any other record.
+    Every subtask receives every broadcast record. Store these records in ``ctx.broadcast_state`` in
+    ``process_broadcast``, and read them in ``process``. Each subtask sees the broadcast records in their order. A
+    broadcast record may arrive before or after any keyed record.
     """
 
     def process(self, value: T, ctx: ProcessContext[K]) -> Iterable[R] | None:
-        """Take one record of the keyed stream and return the records to emit; None stands for none."""
+        """Process one record of the keyed stream and return the records to emit, or None."""
         raise NotImplementedError(f"{type(self).__name__} must define process(value, ctx)")
 
     def process_broadcast(self, value: U, ctx: ProcessContext[K]) -> Iterable[R] | None:
-        """Take one record of the broadcast stream, for which there is no key."""
+        """Process one record of the broadcast stream. There is no current key."""
         raise NotImplementedError(f"{type(self).__name__} must define process_broadcast(value, ctx)")
 
 
 class KeyedProcessFunction(KeyedFunction[K, R], Generic[K, V, R]):
-    """Work on the records of one key at a time, with state and timers.
+    """Process the records of one key at a time, with state and timers.
 
-    Subclass it and pass an instance to `KeyedStream.process`. One copy of the instance serves all keys of one subtask,
-    so what belongs to a key goes into ``ctx.state`` and not into attributes.
+    Subclass it and pass an instance to `KeyedStream.process`. One copy of the instance serves all keys of one subtask.
+    Store values of a key in ``ctx.state``, not in attributes.
 
     Examples
     --------
-    Emit each key once it has been quiet for a second:
+    Emit a key when it has had no record for a second:
 
     >>> import flownet as fn
     >>> class Quiet(fn.KeyedProcessFunction[str, str, str]):
@@ -340,15 +396,15 @@ class KeyedProcessFunction(KeyedFunction[K, R], Generic[K, V, R]):
     """
 
     def process(self, value: V, ctx: ProcessContext[K]) -> Iterable[R] | None:
-        """Take one record and return the records to emit; None stands for none."""
+        """Process one record and return the records to emit, or None."""
         raise NotImplementedError(f"{type(self).__name__} must define process(value, ctx)")
 
 
 class Sink(Generic[T]):
-    r"""Where records leave the dataflow.
+    r"""Write records to an external system: a custom sink.
 
-    Subclass it and pass an instance to `Stream.sink_to`. Each subtask works on a copy of its own. What any of its
-    methods raises fails the job, that of ``close`` included: what a sink could not write is lost.
+    Subclass it and pass an instance to `Stream.sink_to`. Each subtask works on its own copy. An exception of any
+    method fails the job, also one of ``close``, because records that a sink could not write are lost.
 
     Examples
     --------
@@ -368,31 +424,36 @@ class Sink(Generic[T]):
     """
 
     def open(self, ctx: TaskContext) -> None:
-        """Prepare the subtask, before its first record."""
+        """Prepare the subtask before its first record."""
 
     def write(self, records: list[T]) -> None:
-        """Take the records that have arrived, in their order; at least one."""
+        """Write a list of records in their order. The list has at least one record."""
         raise NotImplementedError(f"{type(self).__name__} must define write(records)")
 
     def flush(self) -> None:
-        """Make what was written durable. Called at the end of the input, before ``close``."""
+        """Make all written records durable. Called at the end of the input, before ``close``."""
 
     def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+        """Release the resources of ``open``. Called once, also after a failure.
+
+        After a failure, an exception of this method is only logged.
+        """
 
 
 class TransactionalSink(Sink[T], Generic[T]):
-    """A sink that others see once: what it writes counts only when a checkpoint does. Pass it to `Stream.sink_to`.
+    """Write records exactly once: commit them only with a checkpoint.
 
-    With checkpoints (`Environment.enable_checkpointing`) each subtask calls, for each of them in which something was
-    written, ``flush`` and ``prepare_commit``; and when the checkpoint counts, ``commit`` with what that returned. After
-    a failure, ``commit`` is called for all that the checkpoint had prepared, perhaps once more: it has to be
-    idempotent. What was prepared for a checkpoint that never came to count is not told to anybody: let it expire, or
-    remove it in ``open``. Without checkpoints there is one transaction, which is committed at the end of the input.
+    Subclass it and pass an instance to `Stream.sink_to`. With checkpoints (`Environment.enable_checkpointing`) each
+    subtask calls ``flush`` and ``prepare_commit`` at each checkpoint before which it wrote something. When the
+    checkpoint is complete, it calls ``commit`` with the result of ``prepare_commit``.
+
+    After a failure, ``commit`` is called for everything that the checkpoint had prepared, perhaps a second time. It
+    must be idempotent. You get no call for a transaction whose checkpoint never completed: let it expire, or remove it
+    in ``open``. Without checkpoints there is one transaction, which is committed at the end of the input.
 
     Examples
     --------
-    Rows into SQLite, each batch under a name that is inserted once:
+    Write rows to SQLite, and insert the name of each batch once:
 
     >>> import flownet as fn, sqlite3, uuid
     >>> class Rows(fn.TransactionalSink[tuple]):
@@ -419,24 +480,32 @@ class TransactionalSink(Sink[T], Generic[T]):
     """
 
     target: str | None = None
-    """Where it writes, such as ``"table words of /data/shop.db"``. Only a sink with the same target commits what was
-    prepared for a checkpoint: a job that goes on with another one is refused by `RestoreError` before it starts.
-    Default: None, which compares nothing."""
+    """Place that the sink writes to, such as ``"table words of /data/shop.db"``. Only a sink with the same target
+    commits the transactions of a checkpoint. A job that resumes with another target fails with `RestoreError` before
+    it starts. Default: None, no comparison."""
 
     def prepare_commit(self) -> Any:
-        """End the transaction that is open, so that it can be committed later, perhaps by another process.
+        """End the open transaction, and prepare it for a later commit.
+
+        Another process may commit it.
 
         Returns
         -------
         Any
-            What `commit` needs, which pickle can move. It is part of the checkpoint: a name, or the records themselves.
-            None: there is nothing to commit.
+            Argument of `commit`, such as a name or the records. It must be picklable, and is part of the checkpoint.
+            None if there is nothing to commit.
         """
         raise NotImplementedError(f"{type(self).__name__} must define prepare_commit()")
 
     def commit(self, prepared: Any) -> None:
-        """Make visible what `prepare_commit` returned, once, however often it is called with the same."""
+        """Commit a prepared transaction. Repeated calls with the same value must commit it once.
+
+        Parameters
+        ----------
+        prepared
+            A value that `prepare_commit` returned.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define commit(prepared)")
 
     def abort(self) -> None:
-        """Give up what was written since the last `prepare_commit`: the job fails. Called before ``close``."""
+        """Discard records written since the last `prepare_commit`, because the job fails. Called before ``close``."""

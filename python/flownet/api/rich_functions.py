@@ -1,6 +1,6 @@
-"""Functions of one record that are told of their beginning and their end.
+"""Functions of one record with ``open``, ``close`` and ``finish``.
 
-Plain callables do as well where nothing has to be opened, closed or finished.
+If you need none of these methods, pass a plain callable instead.
 """
 
 from __future__ import annotations
@@ -17,27 +17,30 @@ R = TypeVar("R")
 
 
 class Function:
-    """What functions have in common that are told of their beginning and their end."""
+    """Base class of functions with ``open`` and ``close``."""
 
     def open(self, ctx: TaskContext) -> None:
-        """Prepare the subtask, before its first record."""
+        """Prepare the subtask before its first record."""
 
     def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+        """Release the resources of ``open``. Called once, also after a failure.
+
+        After a failure, an exception of this method is only logged.
+        """
 
 
 class FinishableFunction(Function, Generic[R]):
-    """What functions have in common that may have something to emit when the input has ended."""
+    """Base class of functions that can emit records at the end of the input."""
 
     def finish(self) -> Iterable[R] | None:
-        """Take note that the input has ended, and return what is left to emit; None stands for none.
+        """Handle the end of the input and return the last records, or None.
 
-        These records have no event time. Not called when the job is cancelled or stopped without draining.
+        These records have no timestamp. Not called when the job is cancelled or stopped without draining.
         """
 
 
 class MapFunction(FinishableFunction[R], Generic[T, R]):
-    """Turns each record into another. Subclass it and pass an instance to `Stream.map`.
+    """Map each record to one record. Subclass it and pass an instance to `Stream.map`.
 
     Examples
     --------
@@ -57,16 +60,18 @@ class MapFunction(FinishableFunction[R], Generic[T, R]):
     """
 
     def map(self, value: T) -> R:
-        """Take one record and return another."""
+        """Process one record and return the record to emit."""
         raise NotImplementedError(f"{type(self).__name__} must define map(value)")
 
 
 class FlatMapFunction(FinishableFunction[R], Generic[T, R]):
-    """Turns each record into any number of records. Subclass it and pass an instance to `Stream.flat_map`.
+    """Map each record to any number of records.
+
+    Subclass it and pass an instance to `Stream.flat_map`.
 
     Examples
     --------
-    Records are worked on by threads. What is done is emitted with the next record, and the rest at the end:
+    Process records in threads. Finished results are emitted with the next record, the others at the end:
 
     >>> import flownet as fn
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -92,45 +97,54 @@ class FlatMapFunction(FinishableFunction[R], Generic[T, R]):
     """
 
     def flat_map(self, value: T) -> Iterable[R]:
-        """Take one record and return the records to emit."""
+        """Process one record and return the records to emit."""
         raise NotImplementedError(f"{type(self).__name__} must define flat_map(value)")
 
 
 class FilterFunction(FinishableFunction[T], Generic[T]):
-    """Says which records to keep. Subclass it and pass an instance to `Stream.filter`."""
+    """Filter records by a predicate. Subclass it and pass an instance to `Stream.filter`."""
 
     def filter(self, value: T) -> object:
-        """Take one record and return what is true if it is to be kept."""
+        """Return a true value to pass the record on, a false value to drop it."""
         raise NotImplementedError(f"{type(self).__name__} must define filter(value)")
 
 
 class ReduceFunction(Function, Generic[T]):
-    """Makes one value of two. Subclass it and pass an instance to ``reduce`` of streams by key or of windows."""
+    """Reduce two values to one.
+
+    Subclass it and pass an instance to ``reduce`` of a keyed stream or of windows.
+    """
 
     def reduce(self, value1: T, value2: T) -> T:
-        """Take the value so far and the next one and return what they make together."""
+        """Combine the value so far with the next value and return the result."""
         raise NotImplementedError(f"{type(self).__name__} must define reduce(value1, value2)")
 
 
 class CoMapFunction(FinishableFunction[R], Generic[T, U, R]):
-    """Turns each record of two streams into another. Subclass it and pass an instance to `ConnectedStreams.map`."""
+    """Map each record of two streams to one record.
+
+    Subclass it and pass an instance to `ConnectedStreams.map`.
+    """
 
     def map1(self, value: T) -> R:
-        """Take one record of the first stream and return another."""
+        """Process one record of the first stream and return the record to emit."""
         raise NotImplementedError(f"{type(self).__name__} must define map1(value)")
 
     def map2(self, value: U) -> R:
-        """Take one record of the second stream and return another."""
+        """Process one record of the second stream and return the record to emit."""
         raise NotImplementedError(f"{type(self).__name__} must define map2(value)")
 
 
 class CoFlatMapFunction(FinishableFunction[R], Generic[T, U, R]):
-    """Turns each record of two streams into any number. Subclass it for `ConnectedStreams.flat_map`."""
+    """Map each record of two streams to any number of records.
+
+    Subclass it and pass an instance to `ConnectedStreams.flat_map`.
+    """
 
     def flat_map1(self, value: T) -> Iterable[R]:
-        """Take one record of the first stream and return the records to emit."""
+        """Process one record of the first stream and return the records to emit."""
         raise NotImplementedError(f"{type(self).__name__} must define flat_map1(value)")
 
     def flat_map2(self, value: U) -> Iterable[R]:
-        """Take one record of the second stream and return the records to emit."""
+        """Process one record of the second stream and return the records to emit."""
         raise NotImplementedError(f"{type(self).__name__} must define flat_map2(value)")
