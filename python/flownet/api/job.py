@@ -1,4 +1,4 @@
-"""A job: running, and when it has ended."""
+"""Jobs: wait for a job, watch it, take savepoints, stop or cancel it."""
 
 from __future__ import annotations
 
@@ -25,85 +25,85 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A copy of a checkpoint in a place of its own, which is yours: the job never deletes it."""
+    """Describe a savepoint: a copy of a checkpoint that the job never deletes."""
 
     url: str
-    """Where it is."""
+    """URL of the savepoint."""
     checkpoint: int
-    """Number of the checkpoint that it is a copy of."""
+    """Number of the copied checkpoint."""
     bytes: int
     """Bytes of state."""
     seconds: float
-    """From the trigger of that checkpoint until it was copied."""
+    """Seconds from the trigger of the checkpoint to the end of the copy."""
 
 
 class JobHandle(Protocol):
     """The job in Rust."""
 
     def wait(self, timeout_ms: int) -> dict[str, Any] | None:
-        """Wait for the end; None when the time is over first. Raises what ended the job."""
+        """Wait for the end of the job; return None after the timeout. Raises the error that ended the job."""
 
     def status(self) -> dict[str, Any]:
-        """Where the job is."""
+        """Return the status of the job."""
 
     def sample(self) -> dict[str, Any]:
-        """Say what every subtask and process does."""
+        """Return the metrics of every subtask and process."""
 
     def stall(self, after: int) -> dict[str, Any] | None:
-        """Say when nothing moved although records wait, if that is news to who knows of so many times."""
+        """Report a stall if the job has had more than ``after`` stalls: records wait, but none move."""
 
     def stop(self, drain: bool, savepoint: str | None) -> None:
-        """Ask the job to end well, and for a savepoint of its end."""
+        """Ask the job to stop gracefully, with an optional final savepoint."""
 
     def trigger_checkpoint(self) -> None:
         """Ask for a checkpoint."""
 
     def savepoint(self, url: str, timeout_ms: int) -> dict[str, Any] | None:
-        """Take a savepoint; None when the time is over first."""
+        """Take a savepoint; return None after the timeout."""
 
     def add_splits(self, operator: int, restarted: int, splits: bytes) -> None:
-        """Tell a source that there is more to read, if the attempt behind so many restarts still runs."""
+        """Add splits to a source if the attempt after ``restarted`` restarts still runs."""
 
     def log(self) -> LogSource:
-        """Give what was said in it."""
+        """Return the log of the job."""
 
     def cancel(self) -> None:
-        """Ask the job to end."""
+        """Ask the job to cancel."""
 
     def close(self) -> None:
-        """End whatever is left of the job."""
+        """End the job and everything that is left of it."""
 
 
 class Lease(Protocol):
-    """The workers of a `flownet.planning.launcher.Host`, as long as one job has them."""
+    """Hold the workers of a `flownet.planning.launcher.Host` for one job."""
 
     @property
     def pool(self) -> WorkerPool:
-        """The workers: all there, all idle."""
+        """The worker pool, complete and idle."""
 
     def interruptible(self) -> AbstractContextManager[None]:
-        """Hold while somebody waits for the job: Ctrl-C is then raised there, and leaves the workers alone.
+        """Raise Ctrl-C in the waiting thread and leave the workers alone.
 
-        The job stops first, which it can do with its workers only.
+        The job needs its workers to stop, so it stops first.
         """
 
     def watch(self, status: Callable[[], JobStatus]) -> None:
-        """Be told that the job still runs. Called ten times a second by whoever waits for the job."""
+        """Observe the running job. Called ten times a second by the thread that waits for the job."""
 
     def explain(self, error: FlownetError) -> None:
-        """Add to an error that ended the job what the host knows about it."""
+        """Add the host's information to an error that ended the job."""
 
     def complete(self) -> None:
-        """Note that the job has ended well. Called before `close`."""
+        """Note that the job ended without an error. Called before `close`."""
 
     def close(self) -> None:
-        """Take the workers back. Called once, when nothing of the job is left."""
+        """Take the workers back. Called once, when the job is completely gone."""
 
 
 class Job:
-    """A job that was started by ``execute_async()``.
+    """Control a job that ``execute_async()`` started.
 
-    Leaving its ``with`` block ends the job: what still runs is cancelled, and nothing of it is left.
+    Leaving its ``with`` block ends the job: if it still runs, it is cancelled.
     """
 
     def __init__(
@@ -127,37 +127,42 @@ class Job:
         status = handle.status()
         self._said = handle.log()
         tasks = [(task["name"], task["parallelism"]) for task in status["tasks"]]
-        # It keeps nothing of the job alive.
+        # The printer holds no reference that keeps the job alive.
         self._printer = _printer(handle, self._said, tasks) if status["workers"] else None
         self.ui_url: str | None = None
-        """Where a browser shows it, if it was started with ``ui=``."""
+        """Address of the web UI, or None if the job was started without ``ui=``."""
         _LIVE.add(self)
-        # A job that nobody waits for or closes gives its workers back when it is collected.
+        # If no caller waits for or closes the job, garbage collection gives its workers back.
         self._give_back = (lambda: None) if lease is None else weakref.finalize(self, _end, handle, lease)
 
     def wait(self, timeout: float | None = None) -> JobResult:
-        """Wait until the job has ended.
+        """Wait for the job to end and return its result.
 
         Parameters
         ----------
         timeout
-            Seconds to wait; None waits as long as it takes.
+            Seconds to wait. None waits without a limit. Default: None.
+
+        Returns
+        -------
+        JobResult
+            Records, rates, and the time of each task.
 
         Raises
         ------
         TimeoutError
-            The job still runs after ``timeout``. It goes on running.
+            The job still runs after ``timeout``. It is not ended.
         KeyboardInterrupt, SystemExit
-            Ctrl-C was pressed, or the process was sent SIGTERM. The job was stopped, see `stop`, or at the second such
-            signal cancelled, and nothing of it is left. ``wait()`` then gives the result of a job that stopped well. Of
-            SIGTERM this holds where the program handles it nowhere else, and the main thread waits.
+            You pressed Ctrl-C, or the process received SIGTERM. The first signal stops the job, see `stop`; the second
+            one cancels it. If the job stopped cleanly, the next ``wait()`` returns its result. SIGTERM is handled only
+            if the main thread waits and the program has no handler of its own.
         FlownetError
-            What ended the job: see `flownet.errors`.
+            The error that ended the job: see `flownet.errors`.
 
         Warns
         -----
         StalledWarning
-            Nothing has moved for ten seconds although records wait.
+            No record has moved for ten seconds although records wait.
         """
         watcher = Watcher()
         try:
@@ -169,7 +174,7 @@ class Job:
             return self._wait(None, watcher)
 
     def _wait(self, timeout: float | None, watcher: Watcher) -> JobResult:
-        """Wait, and keep somebody informed meanwhile."""
+        """Wait for the end of the job and show its progress."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with sigterm_raised(), nullcontext() if self._lease is None else self._lease.interruptible():
             while len(self._signals) < 2:
@@ -178,7 +183,7 @@ class Job:
                         self._stop_at_signal(watcher)
                     result = self._look(deadline, watcher)
                 except (KeyboardInterrupt, TerminationExit) as signalled:
-                    # No more than that in here, or the next one may get through.
+                    # Keep this handler short: another signal inside it would escape.
                     self._signals.append(signalled)
                     continue
                 except CancelledError as error:
@@ -228,9 +233,9 @@ class Job:
         )
 
     def __await__(self) -> Generator[Any, None, JobResult]:
-        """Wait until the job has ended, beside other coroutines: ``result = await job``.
+        """Await the end of the job in a coroutine: ``result = await job``.
 
-        As `wait`, but for signals, which are the event loop's. Where the waiting is cancelled the job goes on.
+        It works as `wait`, but leaves signals to the event loop. If you cancel the waiting, the job still runs.
 
         Examples
         --------
@@ -254,7 +259,7 @@ class Job:
             except FlownetError as error:
                 if self._lease is not None:
                     self._lease.explain(error)
-                # Both wait, the second until nothing of the job is left.
+                # Both calls block, the second until the job is completely gone.
                 await asyncio.to_thread(self._finish_printing)
                 await asyncio.to_thread(self.close)
                 raise
@@ -264,7 +269,7 @@ class Job:
             await asyncio.sleep(_TICK)
 
     def _result_so_far(self) -> JobResult | None:
-        """Say what it came to, if it has ended: `wait`, without waiting, for who gets its records meanwhile."""
+        """Return the result if the job has ended: `wait` without waiting, for callers that read its records."""
         try:
             report = self._handle.wait(0)
         except FlownetError as error:
@@ -279,15 +284,15 @@ class Job:
         return JobResult(**fields(report))
 
     def status(self) -> JobStatus:
-        """Where the job is, at this moment."""
+        """Return the current status of the job."""
         return JobStatus(**fields(self._handle.status()))
 
     def sample(self) -> JobSample:
-        """Say what every subtask and process of the job does, as its worker last reported.
+        """Return the metrics of every subtask and process, as last reported.
 
-        Answered from what is known here, without asking a worker, so it may be called as often as one likes. The
-        reports come every ``status_interval`` of the `Environment`, 200 ms by default, and whenever a subtask ends; to
-        draw curves, set it to 50 ms or so. After the end of the job it is as it was last.
+        A call does not ask the workers, so you may call it often. Workers report every ``status_interval`` of the
+        `Environment`, 200 ms by default, and when a subtask ends. To draw curves, set it to about 50 ms. After the end
+        of the job, you get the last reports.
 
         Examples
         --------
@@ -310,20 +315,23 @@ class Job:
         )
 
     def log(self, *, after: int = 0, level: Level | None = None, most: int = 1000) -> tuple[LogEntry, ...]:
-        """Say what was said in the job: what its functions print and log in workers, and what flownet has to say of it.
+        """Return the log of the job: printed lines and log records.
 
-        The newest entries, of some 2 MiB that are kept. Workers' lines are printed, and their records logged, in this
-        process, too, as they come: see docs/operations/logging.md. What functions print in this process, as all do
-        without workers, goes where they print it and is not here; what they log is.
+        The log has the output and log records of functions in workers, and the messages of flownet. It holds the newest
+        entries, about 2 MiB. This process also prints the workers' lines and logs their records as they arrive: see
+        docs/operations/logging.md.
+
+        Without workers, functions run in this process. Their log records are in the log, but their printed lines are
+        not.
 
         Parameters
         ----------
         after
-            Only entries with a higher `number <LogEntry.number>`. Default: all.
+            Return only entries with a higher `number <LogEntry.number>`. Default: 0, all entries.
         level
-            Only records of this level or worse. Default: all, and what was printed.
+            Return only log records of this level or a worse one. Default: None, all records and printed lines.
         most
-            No more than so many.
+            Largest number of entries. Default: 1000.
 
         Examples
         --------
@@ -342,9 +350,10 @@ class Job:
         return tuple(LogEntry(**entry) for entry in self._said.entries(after, most, level))
 
     def trigger_checkpoint(self) -> None:
-        """Ask for a checkpoint beside those of the interval: now, or as soon as the one that is under way has ended.
+        """Trigger a checkpoint now, in addition to the periodic ones.
 
-        Returns at once; `JobStatus.checkpoints` has it when it counts.
+        If a checkpoint is running, the new one starts when that one ends. The call returns at once. When the
+        checkpoint is complete, `JobStatus.checkpoints` includes it.
 
         Raises
         ------
@@ -364,29 +373,35 @@ class Job:
         self._handle.trigger_checkpoint()
 
     def savepoint(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> Savepoint:
-        """Take a checkpoint now and copy it to a place of its own, which no job changes or deletes. The job goes on.
+        """Take a savepoint: a checkpoint copied to a folder of yours.
 
-        Begin from it with ``enable_checkpointing(restore_from=...)`` or ``flownet run --from``: the same dataflow, or
-        one that was changed, with any parallelism and any workers. See docs/operations/savepoints.md.
+        No job changes or deletes a savepoint. The job keeps running. To start a job from it, use
+        ``enable_checkpointing(restore_from=...)`` or ``flownet run --from``. You may change the dataflow, the
+        parallelism and the workers. See docs/operations/savepoints.md.
 
         Parameters
         ----------
         path
-            A folder that is not there or empty, or ``"file:///..."``.
+            A folder that is empty or does not exist, or ``"file:///..."``.
         timeout
-            Seconds after which to give up waiting; the savepoint may be written all the same. Default: no limit but the
-            checkpoint's.
+            Seconds to wait. The savepoint may be written even after the timeout. Default: None, only the timeout of the
+            checkpoint applies.
+
+        Returns
+        -------
+        Savepoint
+            URL, checkpoint number and size of the savepoint.
 
         Raises
         ------
         MissingUidError
-            Operators keep state and have no `uid <Stream.uid>`; it names them.
+            Operators with state have no `uid <Stream.uid>`. The error names them.
         SavepointError
-            The job takes no checkpoints, this one failed, or the job has ended.
+            The job takes no checkpoints, this checkpoint failed, or the job has ended.
         TimeoutError
-            The time is over.
+            The savepoint was not complete within ``timeout``.
         ConfigError
-            There is something in the folder, or its scheme is unknown.
+            The folder is not empty, or the scheme is unknown.
 
         Examples
         --------
@@ -407,23 +422,23 @@ class Job:
         return Savepoint(**saved)
 
     def stop(self, *, drain: bool | None = None, savepoint: str | os.PathLike[str] | None = None) -> None:
-        """Ask the job to end well: its sources end, what is in flight is worked off, sinks flush and complete.
+        """Stop the job gracefully: end sources, process in-flight records, flush sinks.
 
-        Returns at once; `wait` then returns the result, as of a job whose sources had ended by themselves. A source
-        that waits for its next record ends when it has come. What takes longer than ``stop_timeout`` is cancelled, and
-        `wait` raises `StopTimeoutError`. A job that has ended, or is failing, goes on as it was; of several calls the
-        first counts.
+        The call returns at once. `wait` then returns the result, as if the sources had ended by themselves. A source
+        that waits for a record ends when the record has arrived. If the job does not stop within ``stop_timeout``, it
+        is cancelled and `wait` raises `StopTimeoutError`. A call has no effect if the job has ended, is failing, or
+        was stopped before.
 
         Parameters
         ----------
         drain
-            Whether windows that are open and timers that are pending fire, as at the end of the input. After a drain
-            there is nothing left to do: a run that begins from the checkpoints or the savepoint reads nothing. Without
-            a drain a job with checkpoints resumes where it stopped, and one without loses what they would have given.
-            Default: None, which drains unless the job has checkpoints.
+            Whether open windows and pending timers fire, as at the end of the input. After a drain the job is complete:
+            a run that resumes from its checkpoints or the savepoint reads nothing. Without a drain, a job with
+            checkpoints resumes where it stopped. A job without checkpoints loses the results of those windows and
+            timers. Default: None, drain unless the job has checkpoints.
         savepoint
-            Where the state that it ends with is copied to, as of `savepoint`, whose errors it raises. `wait` raises
-            what goes wrong with the copy. Default: nowhere.
+            Folder for a copy of the final state. Raises the errors of `savepoint`. If the copy fails, `wait` raises the
+            error. Default: None, no savepoint.
 
         Examples
         --------
@@ -453,28 +468,28 @@ class Job:
         show(self)
 
     def cancel(self) -> None:
-        """Ask the job to end as it is: sinks are closed and not flushed. See `stop` for the other way.
+        """Cancel the job: close sinks without flushing. To flush them, use `stop`.
 
-        Returns at once; `wait` then raises `CancelledError`.
+        The call returns at once. `wait` then raises `CancelledError`.
         """
         self._handle.cancel()
 
     def close(self) -> None:
-        """End the job if it still runs, and wait until nothing of it is left. Harmless when called again."""
+        """Cancel the job if it still runs, and wait for its complete end. You may call it again."""
         self._stop_discovery()
         self._handle.close()
         self._finish_printing(_PRINT_AT_CLOSE_S)
         self._give_back()
 
     def _end_with(self, error: FlownetError) -> None:
-        """Leave nothing of a job that this has ended, and say what the host of its workers knows about it."""
+        """Add the host's information to the error that ended the job, and close the job."""
         if self._lease is not None:
             self._lease.explain(error)
         self._finish_printing()
         self.close()
 
     def _complete(self) -> None:
-        """Give the workers back: the job has ended well."""
+        """Give the workers back after the job ended without an error."""
         self._stop_discovery()
         if self._lease is not None:
             self._lease.complete()
@@ -505,15 +520,15 @@ def _printer(handle: JobHandle, said: LogSource, tasks: list[tuple[str, int]]) -
     try:
         return Printer(said, tasks)
     except RuntimeError as error:
-        # A job that nobody holds would be ended with the interpreter, if then.
+        # The caller gets no job object to close, so the job would run until the interpreter ends.
         handle.close()
         raise LaunchError(f"cannot start the thread that prints what workers say: {error}") from error
 
 
 def end_all() -> None:
-    """End the jobs that the program has left running."""
+    """End all jobs that the program left running."""
     for job in list(_LIVE):
-        # One from before a fork is its parent's.
+        # A job from before a fork belongs to the parent process.
         with suppress(FlownetError):
             job.close()
 
@@ -526,7 +541,7 @@ def _end(handle: JobHandle, lease: Lease) -> None:
 _LIVE: weakref.WeakSet[Job] = weakref.WeakSet()
 
 _PRINT_AT_CLOSE_S = 5.0
-"""How long what a job that is given up has said may take to be printed."""
+"""Seconds for printing the remaining output of a job that is closed."""
 
 _TICK = 0.1
-"""Seconds between two looks at pending signals."""
+"""Seconds between two checks for pending signals."""

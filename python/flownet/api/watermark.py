@@ -1,4 +1,4 @@
-"""Event time: where timestamps and watermarks come from."""
+"""Event time: strategies that assign timestamps and generate watermarks."""
 
 from __future__ import annotations
 
@@ -15,32 +15,43 @@ T = TypeVar("T")
 
 
 class WatermarkOutput:
-    """What a `WatermarkGenerator` says event time with."""
+    """Emit the watermarks of a `WatermarkGenerator`."""
 
     def __init__(self) -> None:
         self._said: list[int | bool] = []
 
     def emit_watermark(self, timestamp_ms: int) -> None:
-        """Say that no record of that time or an earlier one is expected. Steps back are ignored."""
+        """Emit a watermark: expect no more records with this timestamp or an earlier one.
+
+        Watermarks that go back are ignored.
+
+        Parameters
+        ----------
+        timestamp_ms
+            Milliseconds since 1970-01-01 UTC.
+        """
         if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
             raise TypeError(f"a watermark is an int of milliseconds since 1970-01-01 UTC, not {timestamp_ms!r}")
         self._said.append(max(-(2**63) + 1, min(timestamp_ms, 2**63 - 2)))
 
     def mark_idle(self) -> None:
-        """Say that nothing comes for now and nobody should wait for it, until the next record or watermark."""
+        """Mark the input as idle until its next record or watermark.
+
+        An idle input does not delay the watermark.
+        """
         self._said.append(True)
 
     def mark_active(self) -> None:
-        """Say that records come again."""
+        """Mark the input as active again."""
         self._said.append(False)
 
 
 class WatermarkGenerator(Generic[T]):
-    """Makes watermarks of one's own. Subclass it and pass it to `WatermarkStrategy.for_generator`.
+    """Generate custom watermarks. Subclass it and pass it to `WatermarkStrategy.for_generator`.
 
     Examples
     --------
-    A watermark behind each record that is marked as the last of its time:
+    Emit a watermark after each record that is marked as the last of its time:
 
     >>> import flownet as fn
     >>> class Marked(fn.WatermarkGenerator):
@@ -51,17 +62,18 @@ class WatermarkGenerator(Generic[T]):
     """
 
     def on_event(self, value: T, timestamp_ms: int, output: WatermarkOutput) -> None:
-        """Take a record, which has been sent on; what is said comes right behind it."""
+        """Handle a record after it was emitted. Watermarks emitted here follow it directly."""
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Take note that 200 ms have passed."""
+        """Emit periodic watermarks. flownet calls this method every 200 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy(Generic[T]):
-    """How a stream gets its timestamps, and how far behind them event time is.
+    """Describe how to assign timestamps and generate watermarks.
 
-    Make one with `for_bounded_out_of_orderness` and the like; each ``with_...`` returns a changed copy.
+    Create a strategy with a ``for_...`` method, such as `for_bounded_out_of_orderness`. Each ``with_...`` method
+    returns a changed copy.
 
     Examples
     --------
@@ -77,7 +89,7 @@ class WatermarkStrategy(Generic[T]):
     """
 
     watermarks: spec.Watermarks
-    """Where watermarks come from, as the planner takes it."""
+    """Origin of the watermarks, in the form of the plan."""
     generator: Any = None
     assigner: Any = None
     idle_after_ms: int | None = None
@@ -86,15 +98,20 @@ class WatermarkStrategy(Generic[T]):
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy[Any]:
-        """Expect timestamps that never go back: each is as far as event time has come."""
+        """Expect ascending timestamps: the watermark follows the latest one without a delay."""
         return WatermarkStrategy({"bounded": {"delay_ms": 0}})
 
     @staticmethod
     def for_bounded_out_of_orderness(delay: str | timedelta) -> WatermarkStrategy[Any]:
-        """Expect that records come at most ``delay`` after later ones; who comes later than that is late.
+        """Expect out-of-order records, at most ``delay`` behind the latest timestamp.
 
-        Watermarks are the latest timestamp less the delay and one millisecond. They follow the number of records, and
-        the clock, every 200 ms, if there are few.
+        A record that arrives later than that is late. The watermark is the latest timestamp minus the delay and one
+        millisecond. It is emitted after a number of records, and every 200 ms if there are few.
+
+        Parameters
+        ----------
+        delay
+            Largest delay of a record, at least 0: ``"5s"`` or a ``timedelta``.
         """
         delay_ms = milliseconds("for_bounded_out_of_orderness", "delay", delay, least=0)
         return WatermarkStrategy({"bounded": {"delay_ms": delay_ms}})
@@ -103,9 +120,14 @@ class WatermarkStrategy(Generic[T]):
     def for_generator(
         generator: WatermarkGenerator[T] | Callable[[], WatermarkGenerator[T]],
     ) -> WatermarkStrategy[T]:
-        """Have watermarks made by a `WatermarkGenerator`, or by those that a function or class makes.
+        """Generate watermarks with a custom `WatermarkGenerator`.
 
-        Each subtask has its own, and each file where the task reads them; of one that was given they get copies.
+        Each subtask has its own generator. If the task reads files, each file has its own.
+
+        Parameters
+        ----------
+        generator
+            A generator, which is copied, or a function or class that makes one.
         """
         if not isinstance(generator, WatermarkGenerator) and not callable(generator):
             raise PlanError(f"for_generator() needs a flownet.WatermarkGenerator or what makes one, not {generator!r}")
@@ -113,17 +135,17 @@ class WatermarkStrategy(Generic[T]):
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy[Any]:
-        """Have timestamps and no watermarks: event time passes when the input ends, all at once."""
+        """Emit no watermarks: event time advances only when the input ends."""
         return WatermarkStrategy("never")
 
     def with_timestamp_assigner(self, assigner: Callable[[T], int | datetime] | int | str) -> WatermarkStrategy[T]:
-        """Find a record's timestamp in it.
+        """Assign timestamps from a field or a function of the record.
 
         Parameters
         ----------
         assigner
             A function of a record, or the index or key of a field. The timestamp is an ``int`` of milliseconds since
-            1970-01-01 UTC, or a ``datetime`` with a time zone. Default: the timestamp that the record has already.
+            1970-01-01 UTC, or a ``datetime`` with a time zone. Without an assigner, a record keeps its timestamp.
         """
         if isinstance(assigner, bool) or not (callable(assigner) or isinstance(assigner, int | str)):
             raise PlanError(
@@ -133,30 +155,38 @@ class WatermarkStrategy(Generic[T]):
         return replace(self, assigner=assigner)
 
     def with_idleness(self, timeout: str | timedelta) -> WatermarkStrategy[T]:
-        """Leave a split out of the watermark when no record of it has come for that long, in processing time.
+        """Mark a split as idle if it has no record for a timeout.
 
-        If all splits of all inputs are idle, event time stays where it is until records come again.
+        An idle split does not delay the watermark. If all splits of all inputs are idle, the watermark stops until
+        records arrive again.
+
+        Parameters
+        ----------
+        timeout
+            Processing time without a record, at least a millisecond: ``"30s"`` or a ``timedelta``.
         """
         return replace(self, idle_after_ms=milliseconds("with_idleness", "timeout", timeout))
 
     def with_max_ahead(self, max_ahead: str | timedelta) -> WatermarkStrategy[T]:
-        """Keep event time from moving at records whose clocks run ahead.
+        """Ignore timestamps too far ahead when computing the watermark.
 
-        A record is compared with the others of its split (file, partition, subtask), never with the wall clock. One
-        that is further ahead does not move the watermark. It goes on to its window all the same, and counts as
-        ``records_ahead`` of the task. A jump of all records, such as after a night without any, counts as soon as
-        eight records in a row are beyond the bound. The first eight records of a split decide together, too.
+        A record is compared with the other records of its split (file, partition, subtask), never with the wall clock.
+        A record beyond the bound does not advance the watermark. It still reaches its window, and counts as
+        ``records_ahead`` of the task.
+
+        If eight records in a row are beyond the bound, such as after a night without records, the watermark follows
+        them. The first eight records of a split are judged together, too.
 
         Parameters
         ----------
         max_ahead
-            Most that a record is ahead of the latest before it, at least a millisecond. Choose more than usual gaps:
-            if all records are further apart, event time stays eight records behind. Default: no bound.
+            Largest lead of a record over the latest record before it, at least a millisecond. Choose more than the
+            usual gap. If all gaps are larger, the watermark lags eight records. Default: no bound.
 
         Raises
         ------
         PlanError
-            Watermarks are not made of timestamps: `for_generator`, `no_watermarks`.
+            The watermarks do not come from timestamps: `for_generator`, `no_watermarks`.
 
         Examples
         --------
@@ -175,26 +205,27 @@ class WatermarkStrategy(Generic[T]):
         max_allowed_watermark_drift: str | timedelta,
         update_interval: str | timedelta = "1s",
     ) -> WatermarkStrategy[T]:
-        """Hold the source back while its watermark is too far ahead of those of other sources.
+        """Align watermarks: pause a source that is ahead of its group.
 
-        Sources of one group wait for each other, all their subtasks: none goes on while its watermark is ahead of the
-        least one by more than it may drift. So what is behind them, such as a join, need not keep what a fast source
-        brings long before the slow one. Who is idle or has ended is not waited for; who has had no record yet is.
+        All subtasks of the sources of a group wait for each other. A subtask pauses while its watermark leads the
+        smallest one by more than the allowed drift. A downstream join then needs less state, because a fast source
+        does not run far ahead of a slow one. Subtasks that are idle or have ended do not delay the others. A subtask
+        that has had no record yet does.
 
-        The stream has to be right behind its source, or behind operators that are called once a record, such as `map`,
-        in the same subtasks; they all share the source's task, whatever is said of chaining.
+        Call it on a source, or after operators that are called once a record, such as `map`, in the same subtasks.
+        These operators always share the source's task, whatever their chaining settings.
 
         Parameters
         ----------
         watermark_group
-            Name of the group. All sources of it have the same settings.
+            Name of the group. All its sources need the same settings.
         max_allowed_watermark_drift
-            Most that a watermark may be ahead of the least one, at least a millisecond. A source stops with the first
-            record beyond it; where it reads several files, one of them may be ahead by what is read at once, which is
-            1,024 lines or 64 KiB.
+            Largest lead of a watermark over the smallest one, at least a millisecond. A source pauses at the first
+            record beyond it. If a source reads several files, one file may exceed the drift by one read: 1,024 lines or
+            64 KiB.
         update_interval
-            Longest time until sources are told how far they may go, at least a millisecond. When the least watermark
-            has moved by a quarter of the drift, they are told at once. Default: a second.
+            Longest time between updates of the limit at the sources, at least a millisecond. When the smallest
+            watermark has moved by a quarter of the drift, the update is immediate. Default: ``"1s"``.
 
         Examples
         --------
@@ -213,13 +244,13 @@ class WatermarkStrategy(Generic[T]):
         return replace(self, alignment=alignment)
 
     def functions(self) -> dict[str, Any]:
-        """Name the user's functions, as the operator finds them."""
+        """Return the user's functions by the names that the operator expects."""
         assigner = {} if self.assigner is None else {"assigner" if callable(self.assigner) else "field": self.assigner}
         return assigner if self.generator is None else {**assigner, "generator": self.generator}
 
 
 def at_end_of_input(strategy: WatermarkStrategy[T]) -> WatermarkStrategy[T]:
-    """Let event time pass when the input ends, whatever was promised of its order; own watermarks stay."""
+    """Advance event time only when the input ends. Custom watermark generators stay."""
     if strategy.watermarks == "own":
         return strategy
     return replace(strategy, watermarks="never", idle_after_ms=None, alignment=None, max_ahead_ms=None)

@@ -1,4 +1,4 @@
-"""Windows: how the records of a stream are cut into finite parts."""
+"""Windows: tumbling, sliding, session and global windows of a stream."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..internal.config import duration_us, format_duration, time_zone
 from ..planning import spec
 
 TimeDomain = Literal["event", "processing"]
-"""By which clock: that of the records' timestamps and watermarks, or the wall's where a task runs."""
+"""Clock of a window: event time, by timestamps and watermarks, or the wall clock of the task."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Tumbling:
-    """Windows of one fixed size, side by side; or days, weeks and months of a time zone.
+    """Cut time into tumbling windows of a fixed size or calendar unit.
 
     Windows are aligned to 1970-01-01 UTC, so ``Tumbling("1h")`` begins on the hour. In processing time a record belongs
-    to the window in which it arrives, which fires when its end has passed; in event time to the one of its timestamp,
-    which fires when the watermark has passed it. The one that is open when the input ends fires then.
+    to the window in which it arrives. This window fires when its end has passed. In event time a record belongs to the
+    window of its timestamp, which fires when the watermark has passed it. The open window fires when the input ends.
 
     With ``zone``, windows begin when clocks of that zone show midnight. The day on which clocks go forward has 23
-    hours, and the one on which they go back has 25. If clocks skip midnight, the day begins where they go on. Weeks
-    begin on Monday, months on their first day.
+    hours. The day on which they go back has 25. If clocks skip midnight, the day begins at the first time after the
+    gap. Weeks begin on Monday, months on their first day.
 
     Parameters
     ----------
@@ -34,20 +34,20 @@ class Tumbling:
         Length of a window, at least one millisecond: ``"5s"``, ``"250ms"`` or a ``timedelta``. With ``zone`` a number
         of days, weeks or months: ``"1d"``, ``"1w"``, ``"1mo"``.
     offset
-        How long after a multiple of the size windows begin; less than the size. Days that begin at 6 in the morning:
-        ``Tumbling("1d", offset="6h")``. With ``zone`` it is what its clocks show. Default: ``"0s"``.
+        Shift of the window start after a multiple of the size, less than the size. ``Tumbling("1d", offset="6h")``
+        begins days at 6 in the morning. With ``zone``, it is a time on the clocks of the zone. Default: ``"0s"``.
     time
-        ``"event"`` or ``"processing"``. Default: event time where the stream has timestamps, as
-        `Stream.assign_timestamps_and_watermarks` gives them, otherwise processing time.
+        ``"event"`` or ``"processing"``. Default: event time if the stream has timestamps, see
+        `Stream.assign_timestamps_and_watermarks`, otherwise processing time.
     zone
-        Time zone of days, weeks and months, by its name in the tz database or as a ``ZoneInfo``. Columns
+        Time zone of days, weeks and months: a name of the tz database or a ``ZoneInfo``. The columns
         ``window_start`` and ``window_end`` of rows are in this zone. Default: None, days of 24 hours in UTC.
 
     Raises
     ------
     ConfigError
-        ``size`` is not a duration, or not a whole number of milliseconds; ``offset`` does not fit; there is no such
-        ``zone``; ``zone`` is given for a size that is no day, week or month.
+        ``size`` is not a duration, or not a whole number of milliseconds. ``offset`` is out of range. ``zone`` does
+        not exist, or ``size`` is not in days, weeks or months.
 
     Examples
     --------
@@ -59,11 +59,11 @@ class Tumbling:
     """
 
     size_ms: int
-    """Length of a window in milliseconds; with ``zone`` the usual one: 24 hours a day, 30 days a month."""
+    """Length of a window in milliseconds. With ``zone`` a nominal length: 24 hours a day, 30 days a month."""
     offset_ms: int
-    """How many milliseconds after a multiple of the size windows begin."""
+    """Milliseconds from a multiple of the size to the window start."""
     time: TimeDomain | None
-    """By which clock; None: as the stream has it."""
+    """Clock of the windows. None: event time if the stream has timestamps, otherwise processing time."""
     zone: str | None
     """Time zone of days, weeks and months; None for windows of a fixed size."""
     _piece: CalendarPiece | None = field(repr=False)
@@ -92,26 +92,26 @@ class Tumbling:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Sliding:
-    """Windows of one fixed size that overlap: one begins every ``slide``.
+    """Cut time into overlapping sliding windows: one begins every ``slide``.
 
-    A record is in ``size / slide`` windows, and is kept once: windows share slices.
+    A record is in ``size / slide`` windows. Windows share slices, so each record is stored once.
 
     Parameters
     ----------
     size
-        Length of a window.
+        Length of a window, at least one millisecond: ``"60s"`` or a ``timedelta``.
     slide
-        From the beginning of one window to that of the next. Longer than the size, it leaves gaps whose records are in
-        no window.
+        Time from the start of one window to the start of the next, at least one millisecond. A slide longer than the
+        size leaves gaps, whose records are in no window.
     offset
-        How long after a multiple of the slide windows begin; less than the slide. Default: ``"0s"``.
+        Shift of the window start after a multiple of the slide, less than the slide. Default: ``"0s"``.
     time
-        As of `Tumbling`.
+        See `Tumbling`. Default: None.
 
     Raises
     ------
     ConfigError
-        A duration is none, or not a whole number of milliseconds, or there are more than 100,000 slices in a window.
+        A duration is invalid or not a whole number of milliseconds, or a window has more than 100,000 slices.
 
     Examples
     --------
@@ -123,11 +123,11 @@ class Sliding:
     size_ms: int
     """Length of a window in milliseconds."""
     slide_ms: int
-    """Milliseconds from the beginning of one window to that of the next."""
+    """Milliseconds from the start of one window to the start of the next."""
     offset_ms: int
-    """How many milliseconds after a multiple of the slide windows begin."""
+    """Milliseconds from a multiple of the slide to the window start."""
     time: TimeDomain | None
-    """By which clock; None: as the stream has it."""
+    """Clock of the windows. None: event time if the stream has timestamps, otherwise processing time."""
 
     def __init__(
         self,
@@ -155,19 +155,19 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Session:
-    """Records of a key that follow each other without a longer gap.
+    """Group records of a key into sessions, which end after a gap.
 
-    A session begins with a record and ends when none has come for the gap: it lies from its first record to its last
-    plus the gap. A record that comes just then begins the next one; one that comes between two sessions makes one of
-    them.
+    A session begins with a record and ends when no record arrives for the gap. It covers the time from its first
+    record to its last record plus the gap. A record exactly at the end begins the next session. A record between two
+    sessions merges them.
 
     Parameters
     ----------
     gap
-        How long without a record ends the session: a duration, or a function of a record that returns milliseconds, the
-        gap behind that record.
+        Time without a record that ends the session: a duration, or a function of a record. The function returns the
+        gap after that record in milliseconds.
     time
-        As of `Tumbling`.
+        See `Tumbling`. Default: None.
 
     Examples
     --------
@@ -177,11 +177,11 @@ class Session:
     """
 
     gap_ms: int | None
-    """The gap in milliseconds; None where a function says."""
+    """The gap in milliseconds, or None if a function returns it."""
     gap_of: Callable[[Any], int] | None
-    """Says the gap behind a record; None where it is always the same."""
+    """Function that returns the gap after a record, or None if the gap is fixed."""
     time: TimeDomain | None
-    """By which clock; None: as the stream has it."""
+    """Clock of the windows. None: event time if the stream has timestamps, otherwise processing time."""
 
     def __init__(self, gap: str | timedelta | Callable[[Any], int], time: TimeDomain | None = None) -> None:
         object.__setattr__(self, "gap_ms", None if callable(gap) else milliseconds("Session", "gap", gap))
@@ -194,10 +194,10 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """One window for all records of a key, which never ends.
+    """Put all records of a key into one global window, which never ends.
 
-    It emits nothing by itself: set a trigger with `WindowedStream.trigger`. If the stream has timestamps, evictors and
-    triggers see the event times of records, otherwise the times at which records arrive.
+    The window emits nothing until you set a trigger with `WindowedStream.trigger`. If the stream has timestamps,
+    evictors and triggers see the event times of records. Otherwise they see the times at which records arrive.
 
     Examples
     --------
@@ -211,7 +211,7 @@ class Global:
     """
 
     time: TimeDomain | None = "processing"
-    """By which clock triggers go."""
+    """Clock of the triggers."""
 
     def __str__(self) -> str:
         return "global"
@@ -219,10 +219,11 @@ class Global:
 
 @dataclass(frozen=True, slots=True)
 class EndOfInput:
-    """One window for all records of a key, which fires once: when the input has ended.
+    """Put all records of a key into one window, fired at input end.
 
-    For jobs that end, where the running results of `KeyedStream.count` and the like are of no interest. Over an endless
-    input it gives nothing and keeps every key. Evictors and triggers see the same times as those of `Global`.
+    Use it in jobs that end, if you need the final results of a key instead of running ones such as those of
+    `KeyedStream.count`. On an endless input the window emits nothing and stores every key. Evictors and triggers see
+    the same times as in `Global`.
 
     Examples
     --------
@@ -236,12 +237,12 @@ class EndOfInput:
 
     @property
     def size_ms(self) -> int:
-        """Length in milliseconds: from 1970-01-01 UTC to the end of time, 2**63 - 1."""
+        """Length in milliseconds: from 1970-01-01 UTC to the last timestamp, 2**63 - 1."""
         return _END_OF_TIME_MS
 
     @property
     def time(self) -> TimeDomain:
-        """By which clock: the wall's, which ends with the input."""
+        """Clock of the window: processing time, which ends with the input."""
         return "processing"
 
     def __str__(self) -> str:
@@ -249,11 +250,11 @@ class EndOfInput:
 
 
 WindowAssigner = Tumbling | Sliding | Session | Global | EndOfInput
-"""What `KeyedStream.window` takes."""
+"""Window types that `KeyedStream.window` takes."""
 
 
 def assign(window: WindowAssigner) -> spec.WindowAssigner:
-    """Say how the window cuts time, as the planner takes it."""
+    """Convert a window to a window assigner of the plan."""
     match window:
         case Tumbling(zone=str(zone), _piece=CalendarPiece(unit=unit, count=count)):
             return {"calendar": {"zone": zone, "unit": unit, "count": count, "offset_ms": window.offset_ms}}
@@ -270,7 +271,7 @@ def assign(window: WindowAssigner) -> spec.WindowAssigner:
 
 
 def milliseconds(what: str, name: str, given: str | timedelta, *, least: int = 1) -> int:
-    """Read a duration that is a whole number of milliseconds, at least so many."""
+    """Convert a duration to whole milliseconds, at least ``least``."""
     if isinstance(given, str) and given.strip().endswith(("w", "mo")) and CalendarPiece.parse(given) is not None:
         raise ConfigError(
             f"{what}({given!r}): weeks and months are those of a time zone, for Tumbling windows alone: say "
