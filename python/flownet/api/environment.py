@@ -1,4 +1,4 @@
-"""The environment: settings, sources, and the door to running a dataflow."""
+"""The environment: settings, sources, and methods to run a dataflow."""
 
 from __future__ import annotations
 
@@ -39,136 +39,147 @@ T = TypeVar("T")
 
 
 class Environment(RowSources):
-    """Where a dataflow is described and run.
+    """Create, configure and run a dataflow.
 
-    Every setting can also be given by the environment variable ``FLOWNET_<NAME>`` and by ``flownet run --set
-    name=value``; both win over the argument, so that who starts a job has the last word.
+    You can also set every setting with the environment variable ``FLOWNET_<NAME>`` or with ``flownet run --set
+    name=value``. Both override the argument.
 
     Parameters
     ----------
     parallelism
         Subtasks of each operator that does not set its own, 1 to 32768. Default: 1.
     buffer_timeout
-        How long a record may wait for its buffer to fill: ``"10ms"``, a ``timedelta``, ``0`` to send each record at
-        once, or None to send only full buffers. Default: ``"100ms"``. Shorter costs throughput, longer costs latency.
+        Longest time a record waits for its buffer to fill: ``"10ms"``, a ``timedelta``, ``0`` to send each record at
+        once, or None to send only full buffers. A shorter time costs throughput, a longer one latency. Default:
+        ``"100ms"``.
     max_in_flight_time
-        How old records may become on their way to an operator that is slower than its input, one exchange at a time:
-        ``"1s"``, a ``timedelta`` of at least 1 ms, or None. Buffers are filled only so far that the operator gets
-        through with those in flight to it within that time, as it measures while it runs, though never less than a
-        record or 0.3 ms of work each; the others wait where they come from. With N subtasks on either side there are up
-        to ``4 N + 16`` buffers before each, so that many records, or times 0.3 ms, is the least. Fast operators have
-        full buffers as ever, as all have with None. It needs ``flow_control="credit"`` where the exchange is between
-        workers. Default: ``"1s"``.
+        Longest time of records in one exchange to an operator that is slower than its input: ``"1s"``, a ``timedelta``
+        of at least 1 ms, or None. Buffers are filled only as far as the operator can process those in flight within
+        that time. The operator measures its speed while it runs. A buffer holds at least one record or 0.3 ms of work;
+        other records wait upstream. With N subtasks on either side, there are up to ``4 N + 16`` buffers before each
+        subtask. The minimum is that many records, or that many times 0.3 ms. Fast operators still get full buffers;
+        with None all operators do. Between workers it needs ``flow_control="credit"``. Default: ``"1s"``.
     max_parallelism
-        Number of key groups, 1 to 32768: the highest parallelism that keyed operators can ever have. None chooses one
-        from the parallelism. Default: None.
+        Number of key groups, 1 to 32768. It is the highest parallelism that keyed operators can ever have. None derives
+        it from the parallelism. Default: None.
     codec
-        ``"typed"`` moves values of the built-in types, datetimes, numpy values, and instances of dataclasses,
-        NamedTuples, Enums, attrs classes and pydantic models. ``"pickle"`` moves anything else that pickle can, too, at
-        its price in speed. Default: ``"typed"``.
+        ``"typed"`` encodes values of the built-in types, datetimes, numpy values, and instances of dataclasses,
+        NamedTuples, Enums, attrs classes and pydantic models. ``"pickle"`` also encodes any other picklable object, but
+        slower. Default: ``"typed"``.
     object_reuse
-        False: whatever a function gets is its own, to change and to keep. What is handed on inside of a task is copied
-        where it can be changed and somebody else still has it; numbers, text, tuples of such and objects that nobody
-        kept are not. Every subtask has functions of its own in every run, as serialised, also without workers. So
-        results never depend on chaining, workers or parallelism.
-        True: objects are handed on as they are, and without workers the functions themselves run. Faster where records
-        that can be changed go to several operators or are kept; then nobody may change what was handed on.
-        Default: False.
+        False: each function owns its records, and may change and keep them. Inside a task, flownet copies an object if
+        it is mutable and another holder still refers to it. It does not copy numbers, strings, tuples of these and
+        objects without another holder. Every subtask has its own functions in every run, as serialised, also without
+        workers. Results never depend on chaining, workers or parallelism.
+        True: objects are passed on without copies, and without workers your functions themselves run. It is faster if
+        mutable records go to several operators or are stored. Functions must then not change records that were passed
+        on. Default: False.
     network_memory
-        Memory of a worker for buffers, ``"64MiB"`` or a number of bytes. Never exceeded, but for 512 bytes a buffer
-        that keep buffers apart in the caches. A job whose tasks need more is refused. None: the plan decides, before
-        the job starts; each worker has 64 MiB, or as much as its tasks need if that is more. Default: None.
+        Memory of a worker for buffers, ``"64MiB"`` or a number of bytes. A worker never exceeds it, except for 512
+        bytes a buffer that keep buffers apart in the CPU caches. A job whose tasks need more is refused. None: each
+        worker has 64 MiB, or as much as its tasks need if that is more. Default: None.
     segment_size
         Size of a buffer, ``"32KiB"`` or a number of bytes. Default: 32 KiB.
     exclusive_buffers
-        Buffers that each channel between workers keeps while it has no data. Default: 2. Where memory is short, fewer.
+        Buffers that each channel between workers reserves while it has no data. Fewer if memory is short. Default: 2.
     floating_buffers
         Buffers that the channels of one input share, at least 1. Default: 8.
     bandwidth_delay
-        How much one channel between workers may have on its way, ``"4MB"`` or a number of bytes: the rate of the
-        longest link times its round trip, and more where packets get lost. Both ends then hold as many buffers as that
-        takes, if there are enough. None: links are short, and the buffers above fill them. Default: None.
+        In-flight data of one channel between workers, ``"4MB"`` or a number of bytes. Use the rate of the longest link
+        times its round trip, and more if packets get lost. Both ends then hold as many buffers as that takes, if there
+        are enough. None: links are short, and the buffers above fill them. Default: None.
     flow_control
-        What keeps producers from sending more than their consumers on other workers take. Default: ``"credit"``.
+        Method that keeps producers from overrunning consumers on other workers. Default: ``"credit"``.
 
-        - ``"credit"``: each channel's receiver says how many buffers it has. A slow consumer slows its own producers,
-          and nobody else.
+        - ``"credit"``: each channel's receiver announces its free buffers. A slow consumer slows only its own
+          producers.
         - ``"tcp"``: no credit, as in Flink before 1.5. A consumer without buffers stops the socket that all channels of
-          the exchange between two workers share, so its neighbours wait with it.
-        - ``"storm"``: as Apache Storm 1.0. Queues grow; when one of them is filled to 0.9 of ``receive_buffer``, all
-          sources of the job stop, and go on when all are down to 0.4.
-        - ``"pid"``: as Spark Streaming. Queues grow; once a second a rate estimator (proportional 1.0, integral 0.2,
-          derivative 0.0, at least 100 records a second) sets the rate of all sources by how long records take and wait.
-        - ``"drop"``: nothing. Records that do not fit into ``receive_buffer`` are dropped, whole, and counted.
-        - ``"unbounded"``: nothing. What is not read yet is queued, up to ``receive_limit``.
+          the exchange between two workers share, so the other channels wait too.
+        - ``"storm"``: as in Apache Storm 1.0. Queues grow. When a queue fills to 0.9 of ``receive_buffer``, all sources
+          of the job pause. They resume when all queues are down to 0.4.
+        - ``"pid"``: as in Spark Streaming. Queues grow. Once a second a rate estimator (proportional 1.0, integral 0.2,
+          derivative 0.0, at least 100 records a second) sets the rate of all sources from the processing and queueing
+          time of records.
+        - ``"drop"``: no flow control. Records that do not fit into ``receive_buffer`` are dropped whole, and counted.
+        - ``"unbounded"``: no flow control. Unread records are queued, up to ``receive_limit``.
 
-        All but the first are there to be compared with it. Between operators of one process it is always as with
-        credit.
+        All methods except the first exist for comparison. Operators of one process always use credit.
     receive_buffer
-        How much one input may queue from other workers: ``"5MB"``, a number of bytes, or None for what its exclusive
-        and floating buffers hold. With ``"credit"`` and ``"tcp"`` it stands in for the floating buffers. Default: None.
+        Largest queue of one input for data from other workers: ``"5MB"``, a number of bytes, or None for the size of
+        its exclusive and floating buffers. With ``"credit"`` and ``"tcp"`` it replaces the floating buffers. Default:
+        None.
     receive_limit
-        How much an input may queue that nothing bounds, before the job fails with `ReceiveLimitError`. Default: 1 GiB.
+        Largest queue of an input without flow control. Beyond it the job fails with `ReceiveLimitError`. Default:
+        1 GiB.
     max_record_size
         Largest record, ``"64MiB"`` or a number of bytes. A larger one fails the job. Default: 64 MiB.
     slots_per_worker
-        Subtasks of one operator that a worker process may run. None: as many as it takes. Default: None.
+        Most subtasks of one operator in a worker process. None: no limit. Default: None.
     status_interval
-        How old the counters of `Job.status` and `Job.sample` may be. Default: ``"200ms"``.
+        Longest age of the counters of `Job.status` and `Job.sample`. Default: ``"200ms"``.
     latency_interval
-        How often each subtask of a source emits a marker: ``"1s"``, a ``timedelta`` of at least 1 ms, or None, never.
-        Markers stand in line with the records, so `TaskReport` and ``/metrics`` say how long records take from the
-        sources to each task: what they wait in queues. Default: None.
+        Time between two latency markers of a source subtask: ``"1s"``, a ``timedelta`` of at least 1 ms, or None for no
+        markers. Markers queue with the records. `TaskReport` and ``/metrics`` report the time of records from the
+        sources to each task, which includes their time in queues. Default: None.
     heartbeat_interval, heartbeat_timeout
-        How often a worker says that it lives and a data connection that hears nothing is asked, and how long either may
-        be silent before the job fails. Default: ``"1s"`` and ``"10s"``.
+        Time between heartbeats of a worker, or of a silent data connection, and the longest silence of either before
+        the job fails. Default: ``"1s"`` and ``"10s"``.
     launch_timeout
-        How long the workers may take to start. Default: ``"60s"``.
+        Longest time for the start of the workers. Default: ``"60s"``.
     cancel_timeout
-        How long the functions of a job that ends early may go on before they are given up: worker processes are killed
-        then. Default: ``"500ms"``, so that a failed job is gone within a second.
+        Longest time the functions may run on after the job ended early. Then worker processes are killed. Default:
+        ``"500ms"``, so that a failed job is gone within a second.
     stop_timeout
-        How long a job that is stopped, by `Job.stop`, Ctrl-C or SIGTERM, may take to work off what is in flight; what
-        takes longer is cancelled. Default: ``"10s"``.
+        Longest time a stopped job may take to process in-flight records, after `Job.stop`, Ctrl-C or SIGTERM. Then it
+        is cancelled. Default: ``"10s"``.
     state_backend
-        Where keyed ``reduce``, ``count``, ``sum``, ..., windows, joins and keyed process functions keep what they keep
-        by key. ``"memory"``: all of it in memory. ``"disk"``: what was touched lately in memory, up to
-        ``state_memory``, the rest on disk, encoded as in a checkpoint. Slower where keys come back from disk, and
-        values have to be such as checkpoints can keep. Timers have an eighth of that memory, and lie on disk, too,
-        where they have no room. Broadcast state lies in memory all the same. A job may change from one to the other,
-        at a checkpoint or a savepoint. ``"auto"``: ``"disk"`` for rows whose event time has no ``delay``, since their
-        windows and joins may have to keep rows until the input ends; else ``"memory"``. Default: ``"auto"``.
+        Storage for keyed state: of ``reduce``, ``count``, ``sum``, ..., windows, joins and keyed process functions.
+        Broadcast state is always in memory. A job may change its backend at a checkpoint or a savepoint. Default:
+        ``"auto"``.
+
+        - ``"memory"``: all state in memory.
+        - ``"disk"``: recently used state in memory, up to ``state_memory``, the rest on disk, encoded as in a
+          checkpoint. It is slower if keys are read from disk, and values must be of types that a checkpoint can store.
+          Timers have an eighth of that memory, and the others are on disk.
+        - ``"auto"``: ``"disk"`` for rows whose event time has no ``delay``, because their windows and joins may have
+          to store rows until the input ends. Otherwise ``"memory"``.
     state_memory
-        For state on disk: memory of a worker for that state, ``"1GiB"`` or a number of bytes, from 1 KiB.
-        The subtasks on the worker that keep such state have equal parts of it. What a key takes is estimated: eight
-        times what is written of it, and 32 bytes, of a process function 280, of a join four times and 96 bytes, and its
-        place in the table. What one key keeps is in memory whole when it is touched. Checkpoints that are written
-        whole, and those that a job goes on from, take memory beside that. Default: 512 MiB.
+        Memory of a worker for state on disk, ``"1GiB"`` or a number of bytes, from 1 KiB. The subtasks with such state
+        share it equally. The size of a key is estimated: eight times its encoded size plus 32 bytes, in a process
+        function plus 280 bytes, in a join four times plus 96 bytes, and its table entry. The whole state of a key is
+        loaded when it is used. Full checkpoints, and checkpoints that a job resumes from, take additional memory.
+        Default: 512 MiB.
     state_dir
-        For state on disk: folder for that state on each worker; it is made where it is not there. Files in
-        it have no names and are gone when their process is, however it ends. None: the folder for temporary files,
-        which had better not be in memory itself. Default: None.
+        Folder for state on disk on each worker. It is created if it does not exist. Its files have no names, and vanish
+        with their process, however that ends. None: the folder for temporary files, which should not be in memory
+        itself. Default: None.
     restart
-        What follows when the job fails: ``"none"``; ``"exponential"``, which starts it again after 1 s, then each time
-        1.5 times as long, up to a minute, give or take a tenth, and from 1 s again when it has run for an hour;
-        ``"fixed:3:10s"``, three times at most, after 10 s each; ``"rate:3:5min:10s"``, as long as no more than three
-        failures fall within 5 minutes, after 10 s each. Worker processes stay, and those that were lost are replaced.
-        Without checkpoints a job that is started again begins anew. A job that never came to run is not started again.
-        ``"auto"``: with checkpoints ``"exponential"``, until an error of a function or of data comes five times at the
-        same record, or ten times in the same operator, without a checkpoint in between: then the job ends with it.
-        Without checkpoints ``"none"``. Default: ``"auto"``.
+        Restart strategy after a failure. Worker processes stay, and lost ones are replaced. Without checkpoints a
+        restarted job begins from its start. A job that fails before it runs is not restarted. Default: ``"auto"``.
+
+        - ``"none"``: the job is not restarted.
+        - ``"exponential"``: after 1 s, then each time 1.5 times as long, up to a minute, with 10 % jitter. The delay is
+          1 s again after the job has run for an hour.
+        - ``"fixed:3:10s"``: at most three times, after 10 s each.
+        - ``"rate:3:5min:10s"``: while there are at most three failures within 5 minutes, after 10 s each.
+        - ``"auto"``: without checkpoints ``"none"``, with checkpoints ``"exponential"``. The job fails if an error of a
+          function or of data occurs five times at the same record, or ten times in the same operator, without a
+          checkpoint in between.
     tls
-        Which connections between processes are encrypted and authenticated by TLS 1.3, both ends by certificates.
-        ``"off"``: none. ``"on"``: all, by certificates made for the job. A path: all, by those in that folder of this
-        machine, ``tls.crt``, ``tls.key`` and ``ca.crt`` in PEM; the other processes get them from this one.
-        ``"auto"``: on where processes listen off loopback, such as inside Spark, else off. Default: ``"auto"``.
+        Encryption and mutual authentication of the connections between processes by TLS 1.3. Default: ``"auto"``.
+
+        - ``"off"``: no TLS.
+        - ``"on"``: all connections, with certificates made for the job.
+        - A path: all connections, with ``tls.crt``, ``tls.key`` and ``ca.crt`` in PEM from that folder of this machine.
+          The other processes get them from this one.
+        - ``"auto"``: on if processes listen off loopback, such as inside Spark, otherwise off.
     name
-        Name of the job. Default: ``"job"``; ``flownet run`` takes the name of the module.
+        Name of the job. Default: ``"job"``; ``flownet run`` uses the name of the module.
 
     Raises
     ------
     ConfigError
-        A value does not fit. Raised here, not when the dataflow runs.
+        A value is invalid. Raised here, not when the dataflow runs.
 
     Examples
     --------
@@ -181,7 +192,7 @@ class Environment(RowSources):
     """
 
     _on_execute: ClassVar[Callable[[Environment], None] | None] = None
-    """Asked before each run; ``flownet run`` stops a script here that it only wanted to read."""
+    """Called before each run. ``flownet run`` stops a script here if it only reads the dataflow."""
 
     def __init__(
         self,
@@ -247,64 +258,62 @@ class Environment(RowSources):
         restore_checkpoint: int | Unset = UNSET,
         allow_non_restored_state: bool | Unset = UNSET,
     ) -> None:
-        """Keep what the job has come to, again and again, so that it goes on from there after a failure.
+        """Enable checkpoints, from which the job resumes after a failure.
 
-        When a worker or a connection is lost, or a function raises, the job starts again from its last checkpoint, as
-        ``restart`` says. When the whole job is lost, the same program run again goes on from there. Sources go back to
-        where they were, state is what it was. What sinks wrote since is never seen where they take part
-        (`Stream.write_text`, `TransactionalSink`); others get it once more. docs/concepts/delivery-guarantees.md lists
-        the guarantees of sources and sinks.
+        When a worker or a connection is lost, or a function raises, the job restarts from its last checkpoint, as
+        ``restart`` sets. When the whole job is lost, run the same program again to resume. Sources return to their
+        positions, and state is restored. Transactional sinks (`Stream.write_text`, `TransactionalSink`) never publish
+        the records written since the checkpoint. Other sinks receive them again.
+        docs/concepts/delivery-guarantees.md lists the guarantees of sources and sinks.
 
         Parameters
         ----------
         interval
-            From one checkpoint to the next: ``"10s"`` or a ``timedelta``. Default: ``"10s"``.
+            Time from one checkpoint to the next: ``"10s"`` or a ``timedelta``. Default: ``"10s"``.
         storage
-            Folder for the checkpoints of this job, a path, ``"file:///..."`` or, in builds with object stores,
-            ``"s3://bucket/folder"``, ``"gs://..."`` or ``"az://..."``, that all its processes see. If there is
-            a checkpoint in it, the job goes on from that. To begin anew, give another folder, or remove it. A job that
-            has come to the end of its input has nothing left to do in it.
+            Folder for the checkpoints of this job, which all its processes must see: a path or ``"file:///..."``, or in
+            builds with object stores ``"s3://bucket/folder"``, ``"gs://..."`` or ``"az://..."``. If it has a
+            checkpoint, the job resumes from it. To start from the beginning, give another folder, or remove it. A job
+            that has reached the end of its input has nothing left to process.
         mode
-            ``"exactly_once"``: an input that has brought its part of a checkpoint waits for the others.
-            ``"at_least_once"``: nobody waits, and some records count again after a failure. Default:
-            ``"exactly_once"``.
+            ``"exactly_once"``: inputs wait for each other at a checkpoint. ``"at_least_once"``: inputs do not wait, and
+            some records count again after a failure. Default: ``"exactly_once"``.
         unaligned
-            Whether a checkpoint overtakes records that are queued, which become part of it: where functions are slow it
-            does not wait for them to work off what is before them. A job goes on from one with any parallelism, but
-            behind a ``broadcast`` or ``partition_custom`` on which something was queued. Only with ``"exactly_once"``.
-            Default: False.
+            Whether a checkpoint overtakes queued records and stores them. Use it if functions are slow: the checkpoint
+            then does not wait for them. A job can resume from it with any parallelism, except downstream of a
+            ``broadcast`` or ``partition_custom`` that had queued records. Only with ``"exactly_once"``. Default: False.
         aligned_timeout
-            How long a checkpoint waits in line before it overtakes, from its beginning, such as ``"1s"``; 0: not at
-            all. One that is in time holds no records. Less than ``timeout``; ``unaligned`` need not be given with it.
-            Default: as ``unaligned`` says, at once or never.
+            Time from the start of a checkpoint until it overtakes queued records, such as ``"1s"``; 0: at once. A
+            checkpoint that completes earlier stores no records. Must be less than ``timeout``. It does not need
+            ``unaligned``. Default: at once with ``unaligned``, otherwise never.
         timeout
-            How long a checkpoint may take before it counts as failed. Default: ``"10min"``.
+            Longest time of a checkpoint. Then it fails. Default: ``"10min"``.
         min_pause
-            Time between the end of a checkpoint and the next, at least. Default: 0.
+            Shortest time between the end of a checkpoint and the next. Default: 0.
         tolerable_failures
-            Checkpoints in a row that may fail before the job does. Default: 0.
+            Number of consecutive checkpoints that may fail before the job fails. Default: 0.
         retained
-            How many checkpoints are kept. Default: 1.
+            Number of checkpoints to retain. Default: 1.
         allow_non_replayable
-            Whether sources are accepted that cannot be repeated: an iterator, a socket, Spark. What they bring counts
-            at most once: after a failure, what came since the last checkpoint is missing. Default: False.
+            Whether to accept non-replayable sources: an iterator, a socket, Spark. Their records count at most once:
+            after a failure, records read since the last checkpoint are lost. Default: False.
         restore_from
-            A savepoint (`Job.savepoint`), or the folder of another job's checkpoints, that the job begins from while it
-            has no checkpoint of its own: it is copied to ``storage``. The dataflow may be another one: state goes by
-            `uid <Stream.uid>`. Restoring runs code from it, so take only what you or your job wrote. Default: the job
-            begins anew.
+            A savepoint (`Job.savepoint`), or the folder of another job's checkpoints. The job starts from it while it
+            has no checkpoint of its own, and copies it to ``storage``. The dataflow may differ: state is matched by
+            `uid <Stream.uid>`. Restoring runs code from it, so use only files that you or your job wrote. Default: the
+            job starts from the beginning.
         restore_checkpoint
-            With ``restore_from``: number of the checkpoint there to begin from, as ``flownet checkpoints`` lists them.
-            A job whose last checkpoint is damaged begins from an older one like this, in another ``storage``; it needs
-            no uids. Sinks write again what they wrote since that checkpoint. Default: the last one.
+            Number of the checkpoint in ``restore_from``, as ``flownet checkpoints`` lists them. If the last checkpoint
+            of a job is damaged, start it from an older one in another ``storage``. It needs no uids. Sinks write again
+            the records written since that checkpoint. Default: the last one.
         allow_non_restored_state
-            Whether the job goes on from a checkpoint that has state of operators which the dataflow has no more: that
-            state is lost. Default: False, it is refused with the names of the operators.
+            Whether to drop the state of operators that the dataflow no longer has. Default: False, the job is refused
+            and the error names the operators.
 
         Raises
         ------
         ConfigError
-            A value does not fit.
+            A value is invalid.
 
         Examples
         --------
@@ -325,22 +334,22 @@ class Environment(RowSources):
         self._given.update(settings)
 
     def from_collection(self, items: Iterable[T], *, rate_limit: source_methods.RateLimit | None = None) -> Stream[T]:
-        """Start from values that are at hand.
+        """Create a stream from a collection of values.
 
         Parameters
         ----------
         items
-            Read completely, now. For what is too large for that, see `from_iterable`.
+            Any iterable. It is read completely by this call. For large inputs, see `from_iterable`.
         rate_limit
-            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
-            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
+            Largest rate of all subtasks of the source together: records a second as a number or ``"1000/s"``, or
+            encoded bytes a second as ``"2MB/s"``. Default: None, as fast as downstream takes them.
 
         Raises
         ------
         CodecError
             An item is of a type that no exchange can carry.
         ConfigError
-            ``rate_limit`` is no rate.
+            ``rate_limit`` is not a rate.
 
         Examples
         --------
@@ -355,44 +364,44 @@ class Environment(RowSources):
         *,
         rate_limit: source_methods.RateLimit | None = None,
     ) -> Stream[T]:
-        """Start from an iterable that lives in this process, or from one that each subtask makes for itself.
+        """Create a stream from an iterable or from a function of the subtask.
 
-        It is pulled only as fast as the operators downstream take its records, so it may be endless.
+        The source reads the iterable only as fast as downstream operators take its records, so it may be endless.
 
         Parameters
         ----------
         iterable
-            Iterated over from a thread of the runtime while the job runs, in one subtask of this process. A generator
-            is used up by the first run.
+            An iterable, which one subtask of this process reads in a thread of the runtime while the job runs. The
+            first run exhausts a generator.
 
-            Or a function: it is sent to the workers, and every subtask of the source calls it with its own index and
-            the number of subtasks and iterates over what it returns. It has to split the work by these two; what it
-            returns need not be picklable. What is both callable and iterable is iterated over.
+            Or a function, which is sent to the workers. Every subtask of the source calls it with its index and the
+            number of subtasks, and iterates over the result. Split the work by these two numbers. The result need not
+            be picklable. An object that is both callable and iterable is treated as an iterable.
         rate_limit
-            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
-            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
+            Largest rate of all subtasks of the source together: records a second as a number or ``"1000/s"``, or
+            encoded bytes a second as ``"2MB/s"``. Default: None, as fast as downstream takes them.
 
         Raises
         ------
         ConfigError
-            ``rate_limit`` is no rate.
+            ``rate_limit`` is not a rate.
 
         Notes
         -----
-        A rate limit is a bucket of tokens for each subtask, which has an equal part of the rate. It begins with one
-        record and never holds more than 100 ms worth of them: over any time a source emits no more than its rate
-        allows, 100 ms worth beyond, and one record. What has been late for less than that is made up for. Operators,
-        timers and cancelling do not wait for it.
+        A rate limit is a token bucket for each subtask, which has an equal share of the rate. The bucket begins with
+        one record and holds at most 100 ms worth of records. Over any time a source emits at most its rate, plus 100 ms
+        worth and one record. Shorter delays are made up for. Operators, timers and cancelling do not wait for the rate
+        limit.
 
         Examples
         --------
         >>> numbers = env.from_iterable(range(1_000_000))
 
-        Made in the workers, by as many subtasks as the parallelism says:
+        Read in the workers, with one subtask for each unit of the parallelism:
 
         >>> numbers = env.from_iterable(lambda subtask, subtasks: range(subtask, 1_000_000, subtasks))
 
-        At most 500 records a second, so that an external store which cannot push back is spared:
+        Emit at most 500 records a second, to protect an external store without back-pressure:
 
         >>> store = {}
         >>> class Store(fn.Sink[int]):
@@ -410,41 +419,41 @@ class Environment(RowSources):
         watch: bool | str | timedelta = False,
         rate_limit: source_methods.RateLimit | None = None,
     ) -> Stream[str]:
-        """Start from the lines of text files, without their line ends.
+        """Read the lines of text files, without line ends.
 
-        Files are cut into ranges that the subtasks share, so one large file is read in parallel too. They are listed
-        once, when the job is submitted: what files gain later is not read, and one that is cut short, replaced or
-        written over while the job reads it fails the job with `InputError`. (Workers inside Spark may have copies of
-        the files, and tell this by the size alone.) With ``watch`` files are followed instead, and new ones read as
-        they come: see docs/how-to/follow-files.md. A line may be as long as a record, ``max_record_size``.
+        Subtasks share ranges of the files, so one large file is read in parallel too. Files are listed once, when you
+        submit the job. Lines added later are not read. If a file is truncated, replaced or overwritten while the job
+        reads it, the job fails with `InputError`. Workers inside Spark may have copies of the files, and check only
+        the size. With ``watch``, the source follows files and reads new ones: see docs/how-to/follow-files.md. A line
+        may be as long as a record, ``max_record_size``.
 
-        A subtask reads file after file, in the order of their names; where timestamps are assigned in its task, side by
-        side, always the one whose times are furthest behind.
+        A subtask reads one file after the other, in the order of their names. If timestamps are assigned in its task,
+        it reads files side by side, always the one with the earliest times.
 
         Parameters
         ----------
         paths
             A file, folder or pattern such as ``"logs/**/*.log"``, or several. Folders are read with all files below
-            them, but for hidden ones: names that begin with ``.`` or ``_``, unless they are partitions such as
-            ``_day=1``, and files that a job has not completed. Workers must see the same paths.
+            them, except hidden files and files that a job has not completed. Hidden names begin with ``.`` or ``_``,
+            unless they are partitions such as ``_day=1``. Workers must see the same paths.
         errors
-            For bytes that are not UTF-8: ``"strict"`` fails the job with `InputError`, ``"replace"`` puts U+FFFD in
-            their place, ``"ignore"`` leaves them out.
+            Handling of bytes that are not UTF-8: ``"strict"`` fails the job with `InputError`, ``"replace"`` puts
+            U+FFFD in their place, ``"ignore"`` leaves them out. Default: ``"strict"``.
         watch
-            Whether to go on with what files gain, and with files that come: the job runs until it is stopped. How often
-            to look, as ``"200ms"`` or a ``timedelta``; True is every second. A line is read when it has its end. Paths
-            may be files that are not there yet. A file that is renamed is the same file; one that is cut or written
-            over fails the job with `InputError`. Default: False.
+            Whether to follow the files and read new files until you stop the job. To set the interval, give ``"200ms"``
+            or a ``timedelta``; True checks every second. A line is read when it has its line end. Files need not exist
+            yet. A renamed file is the same file. A truncated or overwritten file fails the job with `InputError`.
+            Default: False.
         rate_limit
-            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
-            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
+            Largest rate of all subtasks of the source together: records a second as a number or ``"1000/s"``, or
+            encoded bytes a second as ``"2MB/s"``. Default: None, as fast as downstream takes them.
 
         Raises
         ------
         InputError
             A path is missing or cannot be read. Raised here, not when the dataflow runs.
         ConfigError
-            ``errors`` is none of the three, ``paths`` is empty, ``watch`` is no interval, or ``rate_limit`` is no rate.
+            ``errors``, ``watch`` or ``rate_limit`` is invalid, or ``paths`` is empty.
 
         Examples
         --------
@@ -460,23 +469,23 @@ class Environment(RowSources):
         errors: source_methods.TextErrors = "strict",
         rate_limit: source_methods.RateLimit | None = None,
     ) -> Stream[str]:
-        """Start from the lines that a TCP server sends, without their line ends, until it closes the connection.
+        """Read lines from a TCP server until it closes the connection.
 
         Parameters
         ----------
         host, port
-            Where the server listens. The subtask connects when the job starts; the job fails when it cannot.
+            Address of the server. The subtask connects when the job starts. If it cannot connect, the job fails.
         errors
             As for `read_text`.
         rate_limit
-            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
-            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
-            The server is held back by TCP.
+            Largest rate of all subtasks of the source together: records a second as a number or ``"1000/s"``, or
+            encoded bytes a second as ``"2MB/s"``. Default: None, as fast as downstream takes them.
+            TCP slows the server down.
 
         Raises
         ------
         ConfigError
-            ``port`` is not 1 to 65535, ``errors`` is none of the three, or ``rate_limit`` is no rate.
+            ``port`` is not 1 to 65535, or ``errors`` or ``rate_limit`` is invalid.
 
         Examples
         --------
@@ -485,26 +494,26 @@ class Environment(RowSources):
         return self._stream(source_methods.socket_text(self._dataflow, host, port, errors, rate_limit=rate_limit))
 
     def from_source(self, source: Source[T], *, rate_limit: source_methods.RateLimit | None = None) -> Stream[T]:
-        """Start from a source of your own, that can be read again from where it was.
+        """Create a stream from a custom replayable source.
 
-        Its splits are shared among the subtasks, in the order in which it lists them. A subtask reads its own side by
-        side, batch by batch; where timestamps are assigned in its task, always the one whose times are furthest behind,
-        and each has watermarks of its own. With checkpoints the job goes on from the positions of the splits.
+        Subtasks share the splits of the source in the order in which it lists them. A subtask reads its splits side by
+        side, batch by batch. If timestamps are assigned in its task, it reads the split with the earliest times, and
+        each split has its own watermark. With checkpoints, the job resumes from the positions of the splits.
 
         Parameters
         ----------
         source
-            An instance of a subclass of `Source`; every subtask has a copy.
+            An instance of a subclass of `Source`. Every subtask has a copy.
         rate_limit
-            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
-            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
+            Largest rate of all subtasks of the source together: records a second as a number or ``"1000/s"``, or
+            encoded bytes a second as ``"2MB/s"``. Default: None, as fast as downstream takes them.
 
         Raises
         ------
         PlanError
-            ``source`` is no `Source`. When the dataflow runs: a split is listed twice, or cannot name one.
+            ``source`` is not a `Source`. When the dataflow runs: a split is listed twice, or is not a valid name.
         ConfigError
-            ``rate_limit`` is no rate.
+            ``rate_limit`` is not a rate.
 
         Examples
         --------
@@ -540,30 +549,33 @@ class Environment(RowSources):
         batches: bool = False,
         rate_limit: source_methods.RateLimit | None = None,
     ) -> Stream[Any]:
-        """Start from a generator that can begin anywhere: `from_source` in its simplest form.
+        """Create a replayable stream from a generator that starts at a position.
+
+        It is the simplest form of `from_source`.
 
         Parameters
         ----------
         read
-            A function that yields ``(position, record)``: what it is to be called with to go on behind that record, and
-            the record; or None where there is nothing for now, after which it is asked again in 20 ms. It is called
-            with a position, None at the very beginning; with ``splits``, with a split and a position. Positions are of
-            the types that records may be of.
+            A function that yields ``(position, record)``. To resume after a record, flownet calls it with the position
+            of that record. If there is no record for now, yield None, and flownet asks again in 20 ms. The function
+            takes a position, None at the start; with ``splits``, it takes a split and a position. Positions have the
+            types of records.
         splits
-            Texts, numbers or tuples of such, each of which is read by itself, by one of the subtasks. None: there is
-            one subtask. Default: None.
+            Strings, numbers or tuples of these. One subtask reads each split separately. None: one subtask without
+            splits. Default: None.
         batches
-            What is yielded are lists of records, ``(position, [record, ...])``: faster, where many are at hand.
-            Default: False.
+            Whether the function yields lists of records, ``(position, [record, ...])``. It is faster if many records
+            are available. Default: False.
         rate_limit
             As for `from_source`.
 
         Raises
         ------
         PlanError
-            ``read`` is no function, or is async. When the dataflow runs: a split is listed twice, or cannot name one.
+            ``read`` is not a function, or is async. When the dataflow runs: a split is listed twice, or is not a valid
+            name.
         ConfigError
-            ``rate_limit`` is no rate.
+            ``rate_limit`` is not a rate.
 
         Examples
         --------
@@ -581,18 +593,18 @@ class Environment(RowSources):
         return self._stream(node)
 
     def from_script(self, *scripts: Iterable[Step]) -> Stream[Any]:
-        """Start from scripts that say what arrives, in which order and when: for tests.
+        """Create a stream from scripted records and watermarks, for tests.
 
         Parameters
         ----------
         *scripts
-            For each subtask of the source the steps that it takes: `flownet.testing.Record`, `Watermark`, `Idle` and
-            `Active`. At its end time ends, as at the end of any source.
+            For each subtask of the source, its steps: `flownet.testing.Record`, `Watermark`, `Idle` and `Active`. At
+            the end of a script event time ends, as at the end of any source.
 
         Raises
         ------
         PlanError
-            There is no script, or something else is in one.
+            There is no script, or a script has another object in it.
 
         Examples
         --------
@@ -616,33 +628,34 @@ class Environment(RowSources):
     def from_spark(
         self, frame: DataFrame, *, as_dicts: bool = False, as_rows: bool = False, ordered: bool = False
     ) -> Stream[Any] | Rows:
-        """Start from the rows of a DataFrame of Spark, read by the workers themselves where Spark has them.
+        """Read a Spark DataFrame, in parallel, inside Spark.
 
-        The job then runs inside Spark: by `Stream.to_spark`, or by ``execute(on=flownet.spark.cluster(...))``. Spark's
-        tasks that read the DataFrame are the workers. Each has one subtask of this source, which pulls rows only as
-        fast as the operators downstream take them. A job can read several DataFrames.
+        Run the job inside Spark with `Stream.to_spark` or ``execute(on=flownet.spark.cluster(...))``. The Spark tasks
+        that read the DataFrame are the workers. Each worker has one subtask of this source, which reads rows only as
+        fast as downstream operators take them. A job can read several DataFrames.
 
         Parameters
         ----------
         frame
-            Of a classic session or of Spark Connect. If it is the only one and has as many partitions as there are
-            workers, each worker reads one partition. Otherwise each partition is dealt out to all workers, in batches.
+            A DataFrame of a classic session or of Spark Connect. If it is the only one and has as many partitions as
+            there are workers, each worker reads one partition. Otherwise the batches of each partition are distributed
+            to all workers.
         as_dicts
-            Records are dicts by column name, rather than tuples in the order of the columns. Default: False.
+            Whether records are dicts by column name instead of tuples in column order. Default: False.
         as_rows
-            Give a stream of rows, whose columns are those of the DataFrame: batches go through as Spark hands them
-            over, and `Rows.to_spark` gives them back. Default: False.
+            Whether to return `Rows` with the columns of the DataFrame. Batches pass unchanged, and `Rows.to_spark`
+            writes them back. Default: False.
         ordered
-            Each partition is in the order that timestamps promise, such as by ``sortWithinPartitions``. Event time then
-            follows the rows. It must be the only DataFrame of the job, with as many partitions as there are workers.
-            Default: False, nothing is promised: event time passes when the input ends, and no row is late.
+            Whether each partition is sorted as its timestamps promise, such as by ``sortWithinPartitions``. Event time
+            then follows the rows. It must be the only DataFrame of the job, with as many partitions as there are
+            workers. Default: False, event time advances when the input ends, and no row is late.
 
         Raises
         ------
         ConfigError
-            It is no DataFrame, a streaming one, or one without columns.
+            ``frame`` is not a DataFrame, is a streaming one, or has no columns.
         PlanError
-            A column is of a type that cannot go through a job.
+            A column has a type that a job does not support.
         ImportError
             PySpark is missing: ``pip install 'flownet-streams[spark]'``.
 
@@ -662,24 +675,26 @@ class Environment(RowSources):
         return self._stream(frames.read(self._dataflow, frame, as_dicts, ordered))
 
     def explain(self, workers: int | None = None) -> str:
-        """Say what the job will take, without running it.
+        """Explain the plan of the job: tasks, exchanges, buffers and memory.
+
+        The job does not run.
 
         Parameters
         ----------
         workers
-            Worker processes, as for `execute`.
+            Number of worker processes, as for `execute`. Default: None, 0 unless set elsewhere.
 
         Returns
         -------
         str
-            Tasks and their operators, exchanges and their channels, buffers and memory a worker. If the buffers do not
-            suffice, the last line begins with ``refused:`` and says how many are missing and which settings help;
-            `execute` would raise `InsufficientBuffersError`.
+            Tasks and their operators, exchanges and their channels, buffers and memory of a worker. If there are too
+            few buffers, the last line begins with ``refused:``. It lists the number of missing buffers and the settings
+            that help. `execute` would then raise `InsufficientBuffersError`.
 
         Raises
         ------
         PlanError
-            There is no plan: the dataflow is empty, has a cycle, or a forward edge joins unequal parallelisms.
+            The dataflow is empty, has a cycle, or a forward edge connects different parallelisms.
 
         Examples
         --------
@@ -693,35 +708,35 @@ class Environment(RowSources):
         return _flownet.explain(plan.operators, plan.edges, settings)
 
     def execute(self, workers: int | None = None, *, on: Host | None = None, ui: Where | Ui | None = None) -> JobResult:
-        """Run the dataflow to the end of its sources.
+        """Run the dataflow until all its sources end.
 
-        Ctrl-C stops the job as `Job.stop` does, within ``stop_timeout``, and raises ``KeyboardInterrupt`` when nothing
-        of it is left; SIGTERM does the same and raises ``SystemExit``. A second one of either cancels it.
+        Ctrl-C stops the job as `Job.stop` does, within ``stop_timeout``, and then raises ``KeyboardInterrupt``. SIGTERM
+        does the same and raises ``SystemExit``. A second signal cancels the job.
 
         Parameters
         ----------
         workers
-            Worker processes to start on this machine. 0 runs all in this process. Default: 0.
+            Number of worker processes on this machine. 0 runs the job in this process. Default: 0.
         on
-            Where else the workers run, such as ``flownet.spark.cluster(spark, workers=4)``; in place of ``workers``.
+            Another host for the workers, such as ``flownet.spark.cluster(spark, workers=4)``, instead of ``workers``.
             Default: None.
         ui
-            A page to look at the job while it runs: True, a port, ``"HOST:PORT"``, or what `serve_ui` gave. Its address
-            is printed to standard error. Default: None, none.
+            Web UI of the running job: True, a port, ``"HOST:PORT"``, or the result of `serve_ui`. Its address is
+            printed to standard error. Default: None, no web UI.
 
         Returns
         -------
         JobResult
-            Records, rates, and where the time went.
+            Records, rates, and the time of each task.
 
         Raises
         ------
         PlanError
-            The dataflow cannot be run, or does not fit. Nothing was started.
+            The dataflow is invalid, or its tasks do not fit. The job was not started.
         OperatorError
-            A function of the user raised.
+            A function of yours raised an exception.
         FlownetError
-            Anything else that ended the job: see `flownet.errors`. Nothing of the job is left.
+            Any other error that ended the job: see `flownet.errors`. The job is completely gone.
 
         Examples
         --------
@@ -732,7 +747,7 @@ class Environment(RowSources):
             return job.wait()
 
     def execute_async(self, workers: int | None = None, *, on: Host | None = None, ui: Where | Ui | None = None) -> Job:
-        """Start the dataflow and return at once.
+        """Start the dataflow and return a `Job` at once.
 
         Parameters
         ----------
@@ -742,12 +757,12 @@ class Environment(RowSources):
         Returns
         -------
         Job
-            To watch, cancel and wait for. Use it in a ``with`` block: what still runs at its end is cancelled.
+            The job, to watch, cancel and wait for. Use it in a ``with`` block, which cancels a running job at its end.
 
         Raises
         ------
         PlanError
-            The dataflow cannot be run, or does not fit. Nothing was started.
+            The dataflow is invalid, or its tasks do not fit. The job was not started.
         LaunchError
             The workers could not be started.
 
@@ -851,7 +866,7 @@ _ONLY_ONCE = {
     "restore_checkpoint": None,
     "restart": "none",
 }
-"""Of a job that keeps nothing, and is not begun again."""
+"""Settings of a job without checkpoints and restarts."""
 
 _CHECKPOINTING = {
     "interval": "checkpoint_interval",
@@ -868,11 +883,11 @@ _CHECKPOINTING = {
     "restore_checkpoint": "restore_checkpoint",
     "allow_non_restored_state": "allow_non_restored_state",
 }
-"""Settings of checkpoints, by what `Environment.enable_checkpointing` calls them."""
+"""Settings of checkpoints, by the parameter names of `Environment.enable_checkpointing`."""
 
 
 def _classes_of_checkpoint(settings: dict[str, Any]) -> bytes:
-    """Find the classes of what a job goes on from; return what its workers are told of them."""
+    """Find the classes in the checkpoint that a job resumes from, and encode them for its workers."""
     if settings["checkpoint_storage"] is None:
         return b""
     kept = _flownet.kept_classes(settings["checkpoint_storage"], settings["restore_from"])
@@ -880,7 +895,7 @@ def _classes_of_checkpoint(settings: dict[str, Any]) -> bytes:
 
 
 def _frames_of(dataflow: Dataflow, settings: dict[str, Any], on: Host | None) -> Frames:
-    """List the rows that the host of the workers carries, and refuse what it cannot."""
+    """List the DataFrames that the host of the workers reads and writes, and refuse unsupported ones."""
     takes_checkpoints = settings["checkpoint_interval"] is not None
     frames = Frames(dataflow.host_inputs(), dataflow.host_outputs(), takes_checkpoints)
     if frames and on is None:
@@ -915,7 +930,7 @@ def _worker_command() -> list[str]:
 
 @atexit.register
 def _end_jobs() -> None:
-    """End what the program has left running: a function must not meet an interpreter that is being taken down."""
+    """End running jobs before the interpreter shuts down, which functions must not see."""
     job = sys.modules.get(f"{__package__}.job")
     if job is not None:
         job.end_all()
