@@ -1,9 +1,10 @@
-"""Every error flownet raises: one base class, one class a cause.
+"""Errors and warnings of flownet: one base class, and one class for each cause.
 
-An error names the culprit, gives the numbers and says what would help, in its text and again as attributes, so that a
-program can act on what a person can read. Errors of a plan or a setting are raised by the call that makes the mistake;
-errors of a running job by ``execute()`` or ``Job.wait()``, once, for the root cause: a worker that dies breaks many
-connections, and only its death is reported. What ends no job, but may need somebody to look after it, is a warning.
+The text of an error names the cause, the numbers and a remedy. Attributes hold the same values for programs.
+
+A plan or setting error is raised by the call that causes it. An error of a running job is raised by ``execute()`` or
+``Job.wait()``, once, for the root cause. For example, a dead worker breaks many connections, and only its death is
+reported. Problems that do not end the job are warnings.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from typing import Any
 
 
 class FlownetError(Exception):
-    """Base of all errors of flownet.
+    """Base class of all flownet errors.
 
     Parameters
     ----------
     message
-        What happened, to whom, and what would help.
+        Description of the problem, its place and a remedy.
     **details
         Values for the attributes that the class declares.
     """
 
     attempts: int | None = None
-    """How often the job was tried, if ``restart="auto"`` gave up because it failed the same way each time."""
+    """Number of attempts, if ``restart="auto"`` gave up because each attempt failed the same way."""
     _way_out: str = ""
 
     def __init__(self, message: str = "", **details: Any) -> None:
@@ -39,26 +40,26 @@ class FlownetError(Exception):
 
 
 class ConfigError(FlownetError, ValueError):
-    """A setting is unknown, has the wrong type or lies outside its range."""
+    """A setting is unknown, has the wrong type or is out of range."""
 
     setting: str | None = None
     """Name of the setting, as ``Environment`` spells it."""
     value: object = None
-    """What was given."""
+    """The given value."""
 
 
 class PlanError(FlownetError, ValueError):
-    """The dataflow cannot be run as it is described."""
+    """The dataflow is invalid."""
 
     operator: str | None = None
-    """Name of the operator the complaint is about."""
+    """Name of the operator with the problem."""
 
 
 class DuplicateUidError(PlanError):
-    """Two operators of one dataflow carry the same uid."""
+    """Two operators of a dataflow have the same uid."""
 
     uid: str | None = None
-    """The uid that is taken."""
+    """The uid that is used twice."""
 
 
 class CycleError(PlanError):
@@ -69,12 +70,12 @@ class CycleError(PlanError):
 
 
 class InsufficientBuffersError(PlanError):
-    """The minimum of network buffers of a job does not fit into the memory of a worker."""
+    """The network memory of a worker is too small for the job."""
 
     worker: int | None = None
     """Index of the first worker that cannot hold its share."""
     needed: int | None = None
-    """Buffers this worker needs at the least."""
+    """Smallest number of buffers that this worker needs."""
     total: int | None = None
     """Buffers this worker has."""
     segment_bytes: int | None = None
@@ -89,7 +90,7 @@ class NotShippableError(PlanError, TypeError):
 
 
 class InputError(FlownetError, OSError):
-    """A file, folder or socket that a source should read cannot be read."""
+    """A source cannot read a file, folder or socket."""
 
     path: str | None = None
     """The file or folder, or ``host:port`` for a socket."""
@@ -105,9 +106,9 @@ class LaunchError(FlownetError):
 
 
 class OperatorError(FlownetError):
-    """A function of the user raised an exception.
+    """A function of yours raised an exception.
 
-    The text is the place, then the user's own traceback. ``message`` is the text of the user's exception alone.
+    The text has the place and then the traceback of your code. ``message`` is only the text of your exception.
     """
 
     operator: str | None = None
@@ -153,26 +154,25 @@ class CallTimeoutError(OperatorError, TimeoutError):
     """A call of `Stream.map_async` took longer than its ``timeout``."""
 
     seconds: float | None = None
-    """The time it had."""
+    """The time limit in seconds."""
 
 
 class KafkaError(OperatorError):
-    """Kafka did not do what a `KafkaSource` or a `KafkaSink` needs.
+    """A `KafkaSource` or a `KafkaSink` failed.
 
-    It is raised as one of the classes below where there is one for it. Its text names the topic and the broker, and
-    says the way out.
+    Subclasses cover common causes. The text names the topic, the broker and a remedy.
     """
 
     topic: str | None = None
-    """The topic, if it is about one."""
+    """The topic, if the error is about one."""
     code: str | None = None
-    """What Kafka calls the error, such as ``UNKNOWN_TOPIC_OR_PART``."""
+    """Kafka's name of the error, such as ``UNKNOWN_TOPIC_OR_PART``."""
 
     def __init__(self, message: str = "", **details: Any) -> None:
         import re
 
         super().__init__(message, **details)
-        # From a worker its text has come, and nothing else.
+        # A worker sends only the text of the error.
         if self.topic is None and (topic := re.search(r"topic '([^']*)'", message)):
             self.topic = topic[1]
         if self.code is None and (code := re.search(r"\(([A-Z_]+)\); ", message)):
@@ -180,19 +180,19 @@ class KafkaError(OperatorError):
 
 
 class KafkaUnreachableError(KafkaError, ConnectionError):
-    """No broker of Kafka answered within ``timeout``."""
+    """No Kafka broker answered within ``timeout``."""
 
 
 class KafkaTopicError(KafkaError):
-    """A topic of Kafka, or a partition of it, is not there."""
+    """A Kafka topic or partition does not exist."""
 
 
 class KafkaRightsError(KafkaError, PermissionError):
-    """Kafka does not know the user, or the user may not do that."""
+    """Kafka rejects the user, or the user lacks a permission."""
 
 
 class KafkaTransactionError(KafkaError):
-    """A transaction of Kafka was ended by the broker: it took too long, or another run has taken over."""
+    """The broker ended a Kafka transaction: a timeout, or another run took over."""
 
 
 class CodecError(FlownetError, ValueError):
@@ -205,33 +205,33 @@ class CodecError(FlownetError, ValueError):
 
 
 class RetractionError(FlownetError, ValueError):
-    """A row that changes take back cannot be taken back: it never came, or nothing keeps what was made of it."""
+    """A change cannot retract a row: the row is unknown, or its results are not stored."""
 
     operator: str | None = None
-    """Name of the operator, where one was given it."""
+    """Name of the operator, if an operator received the change."""
     record: str | None = None
     """Shortened ``repr`` of the change, or of the row."""
 
 
 class IterationError(FlownetError):
-    """An iteration cannot go on: more goes round than there is room for, or its step emits behind its end."""
+    """An iteration failed: its queue is full, or its step emits after the end."""
 
     operator: str | None = None
-    """Name of the operator at its end: ``until``, unless it was named."""
+    """Name of the operator at the end of the iteration: ``until``, unless you named it."""
     subtask: int | None = None
     """Index of the failed subtask, from 0."""
     parallelism: int | None = None
     """Number of subtasks of the operator."""
     records: int | None = None
-    """Records that wait to go round again, where there are too many."""
+    """Records that wait for the next round, if there are too many."""
     bytes: int | None = None
-    """Their size."""
+    """Size of the waiting records in bytes."""
     max_bytes: int | None = None
-    """What a subtask may take for them, in memory and on disk."""
+    """Bytes that a subtask may use for them, in memory and on disk."""
 
 
 class DiskStateError(FlownetError):
-    """State that has no room in memory cannot be kept on disk: the disk is full, for one."""
+    """State cannot be stored on disk, for example because the disk is full."""
 
     operator: str | None = None
     """Name of the task."""
@@ -242,15 +242,15 @@ class DiskStateError(FlownetError):
     state: str | None = None
     """Name of the state."""
     folder: str | None = None
-    """Where its file is, on the worker."""
+    """Folder of the state file on the worker."""
     bytes: int | None = None
     """Size of the file."""
     keys: int | None = None
-    """Keys that lie there, and not in memory."""
+    """Number of keys on disk that are not in memory."""
 
 
 class RecordTooLargeError(FlownetError):
-    """A record is larger than what the network memory can hold."""
+    """A record is larger than the network memory can hold."""
 
     operator: str | None = None
     """Name of the operator that emitted the record."""
@@ -261,10 +261,13 @@ class RecordTooLargeError(FlownetError):
 
 
 class ReceiveLimitError(FlownetError):
-    """An input that nothing bounds queued more than ``receive_limit``: its task is slower than its producers."""
+    """An input without flow control queued more than ``receive_limit``.
+
+    Its task is slower than its producers.
+    """
 
     operator: str | None = None
-    """Name of the task whose input it is."""
+    """Name of the task that has the input."""
     queued_bytes: int | None = None
     """Bytes that were queued."""
     limit_bytes: int | None = None
@@ -277,7 +280,7 @@ class WorkerLostError(FlownetError):
     worker: str | None = None
     """Name of the worker."""
     pid: int | None = None
-    """Its process id."""
+    """Process id of the worker."""
     reason: str | None = None
     """The observation: an exit code, a signal, a missed heartbeat, a connection that ended."""
 
@@ -288,48 +291,57 @@ class ConnectionLostError(FlownetError, ConnectionError):
     peer: str | None = None
     """Address of the other end."""
     reason: str | None = None
-    """What ended it."""
+    """Reason for the end of the connection."""
 
 
 class ProtocolViolationError(FlownetError):
-    """A worker sent what no correct worker sends: it is another build than this process, or has a bug."""
+    """A worker violated the protocol: it is another build of flownet, or has a bug."""
 
     operator: str | None = None
     """Name of the task that received it."""
     peer: str | None = None
     """Address of the worker that sent it."""
     partition: int | None = None
-    """The partition it was to send: the output of one subtask there."""
+    """The partition that the worker had to send: the output of one of its subtasks."""
     channel: int | None = None
-    """Index of the input channel it arrived on."""
+    """Index of the input channel of the message."""
     reason: str | None = None
-    """What it did."""
+    """The violation."""
 
 
 class CheckpointError(FlownetError):
-    """Checkpoints could not be taken, more in a row than are tolerated, or their storage could not be used."""
+    """More consecutive checkpoints failed than tolerated, or their storage is unusable."""
 
     checkpoint: int | None = None
     """Number of the checkpoint that failed last."""
     storage: str | None = None
-    """Where checkpoints are kept."""
+    """Storage of the checkpoints."""
     path: str | None = None
-    """The object there that could not be written or read."""
+    """The object in the storage that could not be written or read."""
 
 
 class RestoreError(CheckpointError):
-    """The checkpoint is damaged, of another version, or does not fit this dataflow: the job cannot go on from it."""
+    """The job cannot resume from the checkpoint.
+
+    The checkpoint is damaged, of another version, or does not fit this dataflow.
+    """
 
     operators: tuple[str, ...] = ()
-    """The operators that it does not fit, if it is for some of them: their names or uids."""
+    """Names or uids of the operators that the checkpoint does not fit, if some do not."""
 
 
 class MissingUidError(RestoreError):
-    """Operators keep state and have no ``uid``: in a dataflow that changes nobody could tell which state is whose."""
+    """Operators with state have no ``uid``.
+
+    Without a uid, the state of an operator cannot be found after the dataflow changes.
+    """
 
 
 class DroppedStateError(RestoreError):
-    """The checkpoint has state of operators that are gone; ``allow_non_restored_state=True`` drops it."""
+    """The checkpoint has state of removed operators.
+
+    ``allow_non_restored_state=True`` drops this state.
+    """
 
 
 class SavepointError(CheckpointError):
@@ -337,7 +349,7 @@ class SavepointError(CheckpointError):
 
 
 class FencedError(CheckpointError):
-    """Another run of the job has begun with the same storage; this one publishes nothing any more."""
+    """Another run of the job uses the same storage, so this run stops publishing."""
 
 
 class CancelledError(FlownetError):
@@ -345,52 +357,55 @@ class CancelledError(FlownetError):
 
 
 class StopTimeoutError(CancelledError):
-    """The job was told to stop, took longer than ``stop_timeout``, and was cancelled."""
+    """The job took longer than ``stop_timeout`` to stop, and was cancelled."""
 
     seconds: float | None = None
-    """The time it had."""
+    """The time limit in seconds."""
     tasks: tuple[str, ...] = ()
     """Subtasks that had not ended, ``name (1/2)``."""
 
 
 class UiError(FlownetError):
-    """The page of a running process did not do what was asked of it, or what answers there is no flownet."""
+    """The web UI refused a request, or the server is not flownet."""
 
     url: str | None = None
-    """Where it was asked, without its token."""
+    """URL of the request, without its token."""
     status: int | None = None
-    """Status of HTTP of its answer, if it is about one."""
+    """HTTP status of the response, if the error is about one."""
 
 
 class UiUnreachableError(UiError, ConnectionError):
-    """Nothing listens there, or who did has gone."""
+    """No server listens at the address of the web UI, or it has ended."""
 
 
 class UiTimeoutError(UiUnreachableError, TimeoutError):
-    """Somebody listens there, and did not answer in time."""
+    """The server of the web UI did not answer in time."""
 
 
 class UiRightsError(UiError, PermissionError):
-    """The page wants a token, another one, or allows no actions."""
+    """The web UI needs a token or another token, or allows no actions."""
 
 
 class NoSuchJobError(UiError, LookupError):
-    """The process has no such job, or it is not clear which of several is meant."""
+    """The process has no such job, or several jobs match."""
 
     job: str | None = None
-    """Id of the job that was asked for, if one was."""
+    """Requested job id, if one was given."""
 
 
 class UsageWarning(UserWarning):
-    """Something in the dataflow was hardly meant: it has no effect, or it makes records late. The job still runs."""
+    """The dataflow has a probable mistake, but the job still runs.
+
+    For example, a step has no effect or makes records late.
+    """
 
 
 class StalledWarning(RuntimeWarning):
-    """Nothing has moved in a running job for ten seconds, although records wait. The job goes on waiting.
+    """A running job is stalled: records wait, but none moved for ten seconds.
 
-    ``execute()`` and `Job.wait` issue it, once each time that a job comes to a standstill; for a function that does not
-    return, once for all subtasks of its task. `Job.status` and `Job.sample` say it for as long as it lasts. The text
-    says who waits for whom.
+    The job keeps waiting. ``execute()`` and `Job.wait` issue the warning once for each stall. If a function does not
+    return, they issue it once for all subtasks of its task. `Job.status` and `Job.sample` report the stall while it
+    lasts. The text lists which subtask waits for which.
 
     Parameters
     ----------
@@ -403,19 +418,19 @@ class StalledWarning(RuntimeWarning):
     job: str = ""
     """Name of the job."""
     seconds: float = 0.0
-    """How long nothing had moved when it was found."""
+    """Length of the stall in seconds when it was found."""
     since: float = 0.0
-    """When anything last moved: seconds since the job was submitted."""
+    """Time of the last movement, in seconds since the job was submitted."""
     cause: str = ""
-    """What the job waits for: ``"function"``, a function of yours, or another operator, that does not return, which may
-    be what you want; ``"worker"``, one that does not answer; ``"exchange"``, which is a fault of flownet."""
+    """Cause of the stall. ``"function"``: a function of yours, or another operator, does not return, which may be
+    intended. ``"worker"``: a worker does not answer. ``"exchange"``: a fault of flownet."""
     summary: str = ""
-    """The same in one line."""
+    """The stall in one line."""
     chain: tuple[str, ...] = ()
-    """Who waits for whom, a line a subtask. The last line is what all wait for; those that wait for each other are all
-    there."""
+    """Waiting subtasks, one a line. All of them wait for the last line. If subtasks wait for each other, all of them
+    are listed."""
     waiting: int = 0
-    """Number of subtasks that have no room in front of them."""
+    """Number of subtasks without room in their outputs."""
 
     def __init__(self, message: str = "", **details: Any) -> None:
         super().__init__(message)
@@ -423,7 +438,7 @@ class StalledWarning(RuntimeWarning):
 
 
 def warn_user(warning: Warning) -> None:
-    """Issue a warning at the line of the user's that called into the package."""
+    """Issue a warning at the line of user code that called into the package."""
     import inspect
 
     frame, level = inspect.currentframe(), 1
@@ -433,7 +448,7 @@ def warn_user(warning: Warning) -> None:
 
 
 def _frames(traceback: str | None, cause: str) -> list[str]:
-    """Lines of the traceback between Python's headline and the final line that repeats the exception."""
+    """Return the traceback lines between Python's headline and the final exception line."""
     if not traceback:
         return []
     text = traceback.strip("\n").removeprefix("Traceback (most recent call last):\n")
