@@ -1,4 +1,4 @@
-"""Metrics of users' functions: what they count with, and what is shown of it."""
+"""Custom metrics of user functions: counters, meters, gauges and histograms."""
 
 from __future__ import annotations
 
@@ -8,69 +8,69 @@ from typing import Any, Literal, Protocol
 
 
 class Counter(Protocol):
-    """A number that only grows."""
+    """Count events: a number that only grows."""
 
     def inc(self, by: int = 1) -> None:
-        """Add to it. ``ValueError`` for less than 0."""
+        """Add ``by``, 1 by default. Raises ``ValueError`` if ``by`` is negative."""
 
     @property
     def value(self) -> int:
-        """What this subtask has counted."""
+        """Count of this subtask."""
 
 
 class Meter(Protocol):
-    """A number that only grows, which is shown with its rate per second."""
+    """Count events and report their rate per second."""
 
     def mark(self, by: int = 1) -> None:
-        """Add to it. ``ValueError`` for less than 0."""
+        """Add ``by``, 1 by default. Raises ``ValueError`` if ``by`` is negative."""
 
     @property
     def value(self) -> int:
-        """What this subtask has counted."""
+        """Count of this subtask."""
 
 
 class Gauge(Protocol):
-    """A number that goes up and down: what something is now."""
+    """Report a current value, which can rise and fall."""
 
     def set(self, to: float) -> None:
-        """Set it."""
+        """Set the gauge to a value."""
 
     def inc(self, by: float = 1.0) -> None:
-        """Add to it; to 0, if it was not set."""
+        """Add ``by``, 1.0 by default. An unset gauge starts at 0."""
 
     def dec(self, by: float = 1.0) -> None:
-        """Take from it."""
+        """Subtract ``by``, 1.0 by default."""
 
     @property
     def value(self) -> float | None:
-        """What it was set to; None before."""
+        """Current value, or None if the gauge is not set."""
 
 
 class Histogram(Protocol):
-    """How numbers are spread: how many fell into each bucket, their sum and the greatest."""
+    """Record the distribution of numbers: bucket counts, sum and maximum."""
 
     def observe(self, value: float) -> None:
-        """Count a number in. One that is none (NaN) is passed over."""
+        """Record a number. NaN is ignored."""
 
     @property
     def count(self) -> int:
-        """Numbers that this subtask has counted in."""
+        """Number of values that this subtask has recorded."""
 
     @property
     def sum(self) -> float:
-        """Their sum."""
+        """Sum of the values that this subtask has recorded."""
 
 
 class Metrics(Protocol):
-    """Where a function gets its metrics: ``ctx.metrics``.
+    """Create the metrics of a function with ``ctx.metrics``.
 
-    Ask in ``open`` and keep what is returned: counting then costs some tens of nanoseconds, takes no lock and sends
-    nothing. What was counted travels with the status of the job, each ``status_interval``.
+    Create a metric in ``open`` and store it. Counting then costs tens of nanoseconds, takes no lock and sends nothing.
+    The values are sent with the status of the job, each ``status_interval``. Each subtask of an operator counts
+    separately. If you use a name again, you get the same metric.
 
-    Of an operator each subtask counts for itself. Asking again for the same name gives the same metric. ``ValueError``
-    for a name that is not made of 1 to 100 letters of a to z and A to Z, digits and ``_``, or begins with a digit, for
-    one that is of another kind already, and for more than 100 metrics in a subtask: what varies with the records, such
-    as keys, belongs into a stream.
+    A name has 1 to 100 characters of a to z, A to Z, 0 to 9 and ``_``, and does not begin with a digit. Each method
+    raises ``ValueError`` for another name, for a name that has another kind of metric, and for more than 100 metrics in
+    a subtask. For values that vary with the records, such as counts by key, use a stream instead.
 
     Examples
     --------
@@ -91,55 +91,58 @@ class Metrics(Protocol):
     """
 
     def counter(self, name: str) -> Counter:
-        """Return a number that only grows: lines that were bad, calls that failed."""
+        """Create a counter, which only grows, such as bad lines or failed calls."""
 
     def meter(self, name: str) -> Meter:
-        """Return a number that only grows, of which the rate matters: calls, bytes fetched."""
+        """Create a meter, a counter with a rate, such as calls or bytes fetched."""
 
     def gauge(self, name: str) -> Gauge:
-        """Return a number that goes up and down: entries of a cache, connections that are open."""
+        """Create a gauge, a current value such as cache entries or open connections."""
 
     def histogram(self, name: str, buckets: Sequence[float] | None = None) -> Histogram:
-        """Return what counts numbers by size.
+        """Create a histogram, which counts values by bucket.
 
         Parameters
         ----------
         name
-            Its name.
+            Name of the metric.
         buckets
-            Upper bounds of the buckets, each included: 1 to 50 numbers, each above the one before; what is above them
-            all has a bucket of its own. Default: those of Prometheus for seconds, 0.005 to 10.
+            Inclusive upper bounds of the buckets: 1 to 50 ascending numbers. Values above the last bound have an extra
+            bucket. Default: the buckets of Prometheus for seconds, 0.005 to 10.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class UserMetric:
-    """What functions have counted: of a subtask in `TaskSample`, over all subtasks in `JobStatus` and `JobResult`."""
+    """Report the value of a custom metric.
+
+    It is the value of one subtask in `TaskSample`, and of all subtasks in `JobStatus` and `JobResult`.
+    """
 
     operator: str
-    """Name of the operator whose function it is."""
+    """Name of the operator that counts."""
     name: str
-    """Its name."""
+    """Name of the metric."""
     kind: Literal["counter", "meter", "gauge", "histogram"]
-    """What it is."""
+    """Kind of the metric."""
     value: int | float | None = None
-    """Of a counter, a meter or a gauge; None of a gauge that was not set."""
+    """Value of a counter, a meter or a gauge. None if a gauge is not set."""
     per_second: float | None = None
-    """Of a meter in one subtask: how fast it grew since the report before, per second."""
+    """Meter in one subtask: growth per second since the previous report."""
     count: int | None = None
-    """Of a histogram: numbers counted in."""
+    """Histogram: number of recorded values."""
     sum: float | None = None
-    """Of a histogram: their sum."""
+    """Histogram: sum of the values."""
     max: float | None = None
-    """Of a histogram: the greatest of them; None if there are none."""
+    """Histogram: largest value, or None without values."""
     bounds: tuple[float, ...] = ()
-    """Of a histogram: upper bounds of its buckets, each included."""
+    """Histogram: inclusive upper bounds of the buckets."""
     buckets: tuple[int, ...] = ()
-    """Of a histogram: how many fell into each, and above the last bound."""
+    """Histogram: number of values in each bucket, and above the last bound."""
 
     @property
     def mean(self) -> float | None:
-        """Of a histogram: mean of the numbers; None if there are none."""
+        """Histogram: mean of the values, or None without values."""
         return self.sum / self.count if self.count and self.sum is not None else None
 
     def __str__(self) -> str:
@@ -153,5 +156,5 @@ class UserMetric:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> UserMetric:
-        """Take one as a job tells it."""
+        """Build a metric from the report of a job."""
         return cls(**{**told, **{part: tuple(told.get(part, ())) for part in ("bounds", "buckets")}})
