@@ -1,4 +1,4 @@
-"""Sources of one's own that can be repeated: what they consist of, and who reads what of them."""
+"""Custom replayable sources, and the assignment of their splits to subtasks."""
 
 from __future__ import annotations
 
@@ -15,50 +15,56 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SplitReader(Generic[T_co]):
-    """Reads one split of a `Source`, from a position on. Subclass it and return an instance from `Source.open`."""
+    """Read one split of a `Source` from a position.
+
+    Subclass it and return an instance from `Source.open`.
+    """
 
     ask_again_seconds: float = 0.02
-    """Where there are no records for now, it is asked again after so long, in seconds."""
+    """Seconds until the next `read` after one without records."""
 
     def read(self) -> list[T_co] | None:
-        """Return the next records, as many as are at hand; an empty list if there are none for now, None at the end.
+        """Return the next available records, or None at the end of the split.
 
-        Where there are none it is asked again after ``ask_again_seconds``, 20 ms by default. It may wait for some
-        itself, but not for long: timers, checkpoints and the other splits of the subtask wait meanwhile.
+        If there are no records for now, return an empty list. flownet then calls it again after ``ask_again_seconds``,
+        20 ms by default. The method may wait for records, but only briefly: timers, checkpoints and the other splits of
+        the subtask wait meanwhile.
         """
         raise NotImplementedError(f"{type(self).__name__} must define read()")
 
     def position(self) -> Any:
-        """Return where the next `read` begins: what `Source.open` needs to go on from there; None at the beginning.
+        """Return the position of the next `read`, or None at the beginning.
 
-        Called when the split is opened, when a checkpoint is taken and at its end, and not for each record. It becomes
-        part of the checkpoint, so it is of the types that records may be of: a number, a text, a tuple of such.
+        `Source.open` resumes from this position. Called when the split is opened, at each checkpoint and at its end,
+        not for each record. The position becomes part of the checkpoint. It must have a type of records: a number, a
+        string, or a tuple of these.
         """
         raise NotImplementedError(f"{type(self).__name__} must define position()")
 
     def pending_records(self) -> int | None:
-        """Return how many records of the split are there and were not returned by `read`; None where that is not known.
+        """Return the number of records that `read` has not returned yet, or None.
 
-        It is what ``source_lag_records`` of the task sums, with records that were read and wait to be emitted. Called
-        in the thread that reads, each ``status_interval``, 200 ms by default, while the source has something to do or
-        looks for it: say what is known anyway, and ask nobody for it. Flink's name for it is ``pendingRecords``.
-        Default: None.
+        Return None if the number is unknown, the default. The metric ``source_lag_records`` of the task is the sum of
+        these numbers and of the records that were read and wait to be emitted. Called in the reading thread each
+        ``status_interval``, 200 ms by default, while the source is active. Return a number that you know already,
+        without a request. Flink's name for it is ``pendingRecords``.
         """
         return None
 
     def close(self) -> None:
-        """Release what it took. Called once, at the end of the split or of the job, also after a failure."""
+        """Release resources. Called once, at the end of the split or of the job, also after a failure."""
 
 
 class Source(Generic[T_co]):
-    r"""Records of one's own that can be read again, from any position. Pass an instance to `Environment.from_source`.
+    r"""Read records from a custom replayable source.
 
-    It consists of *splits*: files, tables, topics. Each is read by one subtask, in its order, and all splits of a
-    subtask side by side. A checkpoint keeps where each of them is, and the job goes on from there.
+    Subclass it and pass an instance to `Environment.from_source`. A source has *splits*: files, tables, topics. One
+    subtask reads a split, in its order, and reads all its splits side by side. A checkpoint stores the position of each
+    split, and the job resumes from these positions.
 
     Examples
     --------
-    Lines of files; a position is a number of bytes, and a batch what fits into 64 KiB:
+    Read lines of files. A position is a number of bytes, and a batch has about 64 KiB:
 
     >>> import flownet as fn
     >>> class Lines(fn.Source[str]):
@@ -86,42 +92,43 @@ class Source(Generic[T_co]):
     """
 
     discovery_interval: str | timedelta | None = None
-    """How often `splits` is called again while the job runs, as ``"1s"`` or a ``timedelta``: those that are new are
-    read from where `position_of_new` says, each by one subtask. Such a source has no end: its job runs until it is
-    stopped. Default: None, once."""
+    """Interval of calls of `splits` while the job runs, as ``"1s"`` or a ``timedelta``. One subtask reads each new
+    split, from the position that `position_of_new` returns. Such a source has no end: its job runs until you stop it.
+    Default: None, one call."""
 
     def splits(self) -> Iterable[Any]:
-        """List the splits: texts, numbers, or tuples of such, each once.
+        """List the splits: strings, numbers, or tuples of these, each once.
 
-        Called once in each run, in the process that submits the job. A run that goes on from a checkpoint reads on
-        where each split was; those that are listed for the first time are read from their beginning, and one that had
-        not ended has to be listed still. With ``discovery_interval`` it is called again and again, in a thread of its
-        own; what it raises then is logged, and one that is not listed any more is read on. Default: one split, None.
+        Called once in each run, in the process that submits the job. A run that resumes from a checkpoint reads each
+        split from its position, and new splits from their beginning. A split that has not ended must still be listed.
+
+        With ``discovery_interval``, a separate thread calls it repeatedly and logs its exceptions. A split that is no
+        longer listed is still read. Default: one split, None.
         """
         return [None]
 
     def open(self, split: Any, position: Any) -> SplitReader[T_co]:
-        """Open a split at a position that `SplitReader.position` returned, or at its beginning where that is None."""
+        """Open a split at a position of `SplitReader.position`, or at its beginning if that is None."""
         raise NotImplementedError(f"{type(self).__name__} must define open(split, position)")
 
     def position_of_new(self, split: Any) -> Any:
-        """Return where a split begins that is new to a job which has begun.
+        """Return the start position of a split that appears after the job's start.
 
-        It is listed for the first time by a run that goes on from a checkpoint, or while the job runs. Default: None,
-        at its beginning, as in a job that begins.
+        The split is first listed while the job runs, or by a run that resumes from a checkpoint. Default: None, the
+        beginning of the split, as in a new job.
         """
         return None
 
     def checkpointed(self, positions: list[tuple[Any, Any]]) -> None:
-        """Take note that a checkpoint counts: the job will go on from these positions, or from later ones.
+        """Handle a complete checkpoint: the job resumes from these positions or later ones.
 
-        For those who want to tell others how far the job is, or to delete what it needs no more. Called in each
-        subtask, with those of its splits that have a position; not for every checkpoint after a failure.
+        Use it to publish the progress of the job, or to delete data that it no longer needs. Called in each subtask,
+        with those of its splits that have a position. After a failure, it is not called for every checkpoint.
         """
 
 
 class Resumable(Source[T_co]):
-    """A source by a generator function of a position, or of a split and a position."""
+    """Read a source from a generator function of a position, or of a split and a position."""
 
     def __init__(self, read: Callable[..., Iterator[Any]], splits: list[Any] | None, batches: bool) -> None:
         self._read = read
@@ -129,11 +136,11 @@ class Resumable(Source[T_co]):
         self.batches = batches
 
     def splits(self) -> Iterable[Any]:
-        """List the splits that were given."""
+        """List the given splits."""
         return [None] if self._splits is None else self._splits
 
     def open(self, split: Any, position: Any) -> Any:
-        """Begin to generate."""
+        """Start the generator at a position."""
         return self._read(position) if self._splits is None else self._read(split, position)
 
 
