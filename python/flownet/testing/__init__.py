@@ -1,8 +1,8 @@
-"""Tests of dataflows and of the functions in them: without waiting, and without chance.
+"""Test dataflows and functions deterministically and without waiting.
 
-`Harness` feeds one function or windowed operation with records, watermarks and time, and shows what it emitted and what
-it keeps; `RowsHarness` does that for operators of rows. `Environment.from_script` is a source that emits records,
-watermarks and idleness as a script says, for tests of whole jobs.
+`Harness` feeds one function or windowed operation with records, watermarks and time. You can read its output and state.
+`RowsHarness` does the same for operators of rows. `Environment.from_script` is a source for tests of whole jobs. It
+emits the records, watermarks and idleness of a script.
 
 >>> import flownet as fn
 >>> from flownet import testing

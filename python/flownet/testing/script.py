@@ -1,4 +1,4 @@
-"""Scripts: what arrives, in which order and when, as data."""
+"""Scripts for test sources: records, watermarks and idleness, as data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..errors import PlanError
 from ..planning.dataflow import Dataflow, Node
 
 Said: TypeAlias = tuple[int, int | None, Any]
-"""A step as the source takes it: what it is, when, and the record."""
+"""A step in the form of the source: kind, timestamp and record."""
 
 
 class Step:
-    """One thing that a script says: a `Record`, a `Watermark`, `Idle` or `Active`."""
+    """Base class of the steps of a script: `Record`, `Watermark`, `Idle` and `Active`."""
 
     __slots__ = ()
 
@@ -24,11 +24,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Record(Step):
-    """A record arrives."""
+    """Emit a record, with a timestamp if you give one."""
 
     value: Any
     timestamp_ms: int | None = None
-    """Its event time, in milliseconds since 1970-01-01 UTC. None: it has none."""
+    """Event time in milliseconds since 1970-01-01 UTC. Default: None, no timestamp."""
 
     def _said(self) -> Said:
         return (0, None if self.timestamp_ms is None else milliseconds("Record", self.timestamp_ms), self.value)
@@ -36,7 +36,10 @@ class Record(Step):
 
 @dataclass(frozen=True, slots=True)
 class Watermark(Step):
-    """Event time comes so far: no record of this time or an earlier one is expected. Steps back are passed over."""
+    """Emit a watermark: expect no more records of this time or earlier.
+
+    Watermarks that go back are ignored.
+    """
 
     timestamp_ms: int
 
@@ -46,7 +49,7 @@ class Watermark(Step):
 
 @dataclass(frozen=True, slots=True)
 class Idle(Step):
-    """Nothing comes for now, and nobody waits for it, until the next step that says otherwise."""
+    """Mark the source as idle, so that it does not delay the watermark."""
 
     def _said(self) -> Said:
         return (2, None, None)
@@ -54,7 +57,7 @@ class Idle(Step):
 
 @dataclass(frozen=True, slots=True)
 class Active(Step):
-    """Records come again."""
+    """Mark the source as active again."""
 
     def _said(self) -> Said:
         return (3, None, None)
@@ -85,7 +88,7 @@ def from_script(dataflow: Dataflow, scripts: Sequence[Iterable[Step]]) -> Node:
 
 
 class _ScriptSource:
-    """Hands each subtask its script."""
+    """Give each subtask its script."""
 
     def __init__(self, said: list[list[Said]]) -> None:
         self._said = said
@@ -99,7 +102,7 @@ class _ScriptSource:
 
 
 def milliseconds(what: str, timestamp_ms: Any) -> int:
-    """Refuse what is no time."""
+    """Check that a timestamp is an int of milliseconds, and return it."""
     if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int) or not -(2**63) < timestamp_ms < 2**63 - 1:
         raise PlanError(f"{what}: a time is an int of milliseconds since 1970-01-01 UTC, not {timestamp_ms!r:.100}")
     return timestamp_ms
