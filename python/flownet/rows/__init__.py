@@ -1,4 +1,4 @@
-"""Streams of rows with a schema: columns in, columns out, and no Python object per row in between."""
+"""Streams of rows with a schema. Operators process batches of columns, without a Python object for each row."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What becomes of many rows of a key: one column of a result each."""
+"""Aggregate functions of rows. Each one makes a column of the result."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FunctionName = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One column of what `WindowedRows.agg` gives. Made by `count`, `sum` and the others here."""
+    """One column in the result of `WindowedRows.agg`. Created by `count`, `sum` and the others here."""
 
     function: FunctionName
-    """What becomes of the values."""
+    """Name of the aggregate function."""
     input: Expr | None
-    """Which values; None where rows are counted."""
+    """Values to aggregate; None to count rows."""
     q: float | None = None
-    """Which quantile; None for what is none."""
+    """The quantile; None for other functions."""
 
     def __repr__(self) -> str:
         given = [repr(value) for value in (self.input, self.q) if value is not None]
@@ -46,31 +46,39 @@ class Aggregate:
 
 
 def count(column: str | Expr | None = None) -> Aggregate:
-    """Count rows, or the values of a column that are there.
+    """Count rows, or the values of a column that are not null.
 
     Parameters
     ----------
     column
-        A column's name, or an expression. Default: None, rows.
+        A column's name, or an expression. Default: None, count rows.
 
     Returns
     -------
     Aggregate
         An ``int64``.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> visits = env.from_arrow(pa.table({"page": ["/", "/"], "user": [1, None]})).group_by("page")
+    >>> visits.agg(rows=fn.count(), users=fn.count("user")).to_arrow().to_pylist()
+    [{'page': '/', 'rows': 2, 'users': 1}]
     """
     return Aggregate("count", None if column is None else column_or_expression("count", column))
 
 
 def approx_count_distinct(column: str | Expr) -> Aggregate:
-    """Count the values that differ, of those that are there: exactly up to 512 of them, and estimated beyond.
+    """Estimate the number of distinct values of a column (HyperLogLog).
 
-    What is kept of a key never exceeds 4 KiB, however many values there are. Estimates are by HyperLogLog, with a
-    standard deviation of 1.6 percent. They do not depend on the order of rows, parallelism or batches.
+    Nulls do not count. Up to 512 distinct values the result is exact. Beyond that it is an estimate with a standard
+    deviation of 1.6 percent. State is at most 4 KiB per key. The result does not depend on the order of rows, on
+    parallelism or on batches.
 
     Parameters
     ----------
     column
-        A column's name, or an expression: of numbers, bools, texts, bytes and times.
+        A column's name, or an expression, of numbers, bools, strings, bytes or times.
 
     Returns
     -------
@@ -87,22 +95,23 @@ def approx_count_distinct(column: str | Expr) -> Aggregate:
 
 
 def approx_quantile(column: str | Expr, q: float) -> Aggregate:
-    """Take about the value that a part ``q`` of the values does not exceed: ``approx_quantile("ms", 0.99)``.
+    """Estimate the ``q``-quantile of a column, such as ``approx_quantile("ms", 0.99)``.
 
-    It is that of rank ``q * (count - 1)``, to the nearest, and off by no more than 1/256 of itself (0.4 percent); whole
-    numbers below 256 are exact. It does not depend on the order of rows, parallelism or batches.
+    The result is the value of rank ``q * (count - 1)``, rounded to the nearest rank. Its error is at most 1/256 of the
+    value (0.4 percent). Whole numbers below 256 are exact. The result does not depend on the order of rows, on
+    parallelism or on batches.
 
     Parameters
     ----------
     column
-        A column's name, or an expression: of numbers, decimals among them. NaN counts as greater than all others.
+        A column's name, or an expression, of numbers or decimals. NaN counts as greater than all other values.
     q
-        From 0, about the least, to 1, about the greatest; 0.5 is the median.
+        From 0, about the minimum, to 1, about the maximum. 0.5 is the median.
 
     Returns
     -------
     Aggregate
-        A ``float64``; without any values there is none.
+        A ``float64``, null if there are no values.
 
     Raises
     ------
@@ -111,8 +120,8 @@ def approx_quantile(column: str | Expr, q: float) -> Aggregate:
 
     Notes
     -----
-    Values are counted in buckets, 128 of each power of two. What is kept of a key is some bytes for each bucket that
-    has any: values from 1 ms to 10 s have at most 1,701.
+    Values are counted in buckets, 128 for each power of two. State has a few bytes for each bucket that is not empty.
+    Values from 1 ms to 10 s fill at most 1,701 buckets per key.
 
     Examples
     --------
@@ -126,19 +135,20 @@ def approx_quantile(column: str | Expr, q: float) -> Aggregate:
 
 
 def collect(column: str | Expr) -> Aggregate:
-    """Take all values that are there as a list: in event time, and of one time by what they are.
+    """Collect all values of a column as a list, without nulls.
 
-    Memory is that of the values, until the window has fired. Without event time, lists are in the order of values.
+    Lists are sorted by event time, and by value if times are equal. Without event time they are sorted by value. All
+    values stay in state until the window fires.
 
     Parameters
     ----------
     column
-        A column's name, or an expression: of numbers, bools, texts, bytes and times.
+        A column's name, or an expression, of numbers, bools, strings, bytes or times.
 
     Returns
     -------
     Aggregate
-        A list of the column's type; without any values it is empty.
+        A list of the column's type, empty if there are no values.
 
     Examples
     --------
@@ -151,77 +161,141 @@ def collect(column: str | Expr) -> Aggregate:
 
 
 def sum(column: str | Expr) -> Aggregate:
-    """Add up the values of a column that are there; without any the sum is 0.
+    """Sum the values of a column. Without values the sum is 0.
 
-    Sums of integers and bools are ``int64`` (of ``uint64`` themselves), of decimals ``decimal(38, ...)``; one that does
-    not fit ends the job with an `OverflowError` that names the column and the key. Whether it fits depends on the sum
-    alone and not on the order of rows. Sums of floats are ``float64``, added up to more than a hundred bits.
+    Nulls are ignored. Sums of integers and bools are ``int64``, but sums of ``uint64`` are ``uint64``. Sums of decimals
+    are ``decimal(38, ...)``. A sum that does not fit ends the job with an `OverflowError` that names the column and the
+    key. Only the final sum has to fit, in any order of rows. Sums of floats are ``float64`` and are computed with more
+    than a hundred bits.
+
+    Parameters
+    ----------
+    column
+        A column's name, or an expression.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> sales = env.from_arrow(pa.table({"shop": ["x", "x"], "price": [1.5, 0.5]}))
+    >>> sales.group_by("shop").agg(total=fn.sum("price")).to_arrow().to_pylist()
+    [{'shop': 'x', 'total': 2.0}]
     """
     return Aggregate("sum", column_or_expression("sum", column))
 
 
 def mean(column: str | Expr) -> Aggregate:
-    """Take the mean of the values that are there, a ``float64``; without any there is none.
+    """Compute the mean of a column as ``float64``; null without values.
 
-    Of decimals it is a ``float64`` too, as in polars: their exact sum, divided once. SQL has dialects where it is a
-    decimal of some digits more; for that divide the sum by the count, rounded as wanted.
+    Nulls are ignored. As in polars, the mean of decimals is a ``float64``, too: their exact sum, divided once. Some SQL
+    dialects return a decimal with more digits. If you need that, divide the sum by the count and round it.
+
+    Parameters
+    ----------
+    column
+        A column's name, or an expression, of numbers.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> sales = env.from_arrow(pa.table({"shop": ["x", "x"], "price": [1.5, 0.5]}))
+    >>> sales.group_by("shop").agg(mean=fn.mean("price")).to_arrow().to_pylist()
+    [{'shop': 'x', 'mean': 1.0}]
     """
     return Aggregate("mean", column_or_expression("mean", column))
 
 
 def min(column: str | Expr) -> Aggregate:
-    """Take the least of the values that are there: of numbers, bools, texts, bytes and times. NaN counts only alone."""
+    """Find the minimum of a column.
+
+    Nulls are ignored. The result is NaN only if all values are NaN, and null if there are no values.
+
+    Parameters
+    ----------
+    column
+        A column's name, or an expression, of numbers, bools, strings, bytes or times.
+    """
     return Aggregate("min", column_or_expression("min", column))
 
 
 def max(column: str | Expr) -> Aggregate:
-    """Take the greatest of the values that are there, of the types of `min`. NaN counts only alone."""
+    """Find the maximum of a column.
+
+    Nulls are ignored. The result is NaN only if all values are NaN, and null if there are no values.
+
+    Parameters
+    ----------
+    column
+        A column's name, or an expression, of the types of `min`.
+    """
     return Aggregate("max", column_or_expression("max", column))
 
 
 def first(column: str | Expr) -> Aggregate:
-    """Take the value of the first row that has one, in event time.
+    """Return the first value of a column that is not null, by event time.
 
-    Rows of one exact time keep the order of their file or partition. If they lie in several, the one that arrives first
-    counts: give them times that differ, or rank them by a column (`top_n`). Without event time the order is that of
-    arrival; if several subtasks race for it, a ``UsageWarning`` says so.
+    Rows with equal times keep the order of their file or partition. If such rows come from several files or partitions,
+    the one that arrives first counts. To avoid this, use distinct times, or rank rows by a column with `top_n`. Without
+    event time, rows are ordered by arrival. A ``UsageWarning`` reports if that order depends on timing between
+    subtasks.
+
+    Parameters
+    ----------
+    column
+        A column's name, or an expression.
     """
     return Aggregate("first", column_or_expression("first", column))
 
 
 def last(column: str | Expr) -> Aggregate:
-    """Take the value of the last row that has one, in event time.
+    """Return the last value of a column that is not null, by event time.
 
-    Rows of one exact time keep the order of their file or partition. If they lie in several, the one that arrives last
-    counts: give them times that differ, or rank them by a column (`top_n`). Without event time the order is that of
-    arrival; if several subtasks race for it, a ``UsageWarning`` says so.
+    Rows with equal times keep the order of their file or partition. If such rows come from several files or partitions,
+    the one that arrives last counts. To avoid this, use distinct times, or rank rows by a column with `top_n`. Without
+    event time, rows are ordered by arrival. A ``UsageWarning`` reports if that order depends on timing between
+    subtasks.
+
+    Parameters
+    ----------
+    column
+        A column's name, or an expression.
     """
     return Aggregate("last", column_or_expression("last", column))
 
 
 def var(column: str | Expr) -> Aggregate:
-    """Take the variance of a sample, of the values that are there; of fewer than two there is none.
+    """Compute the sample variance of a column.
 
-    Decimals count as the ``float64`` that they cast to; the result is one, as in polars.
+    Nulls are ignored. The result is a ``float64``, null for fewer than two values. Decimals are cast to ``float64``, as
+    in polars.
+
+    Parameters
+    ----------
+    column
+        A column's name, or an expression, of numbers.
     """
     return Aggregate("var", column_or_expression("var", column))
 
 
 def std(column: str | Expr) -> Aggregate:
-    """Take the standard deviation of a sample, of the values that are there; of fewer than two there is none.
+    """Compute the sample standard deviation of a column.
 
-    Decimals are as of `var`.
+    Nulls are ignored. The result is a ``float64``, null for fewer than two values. Decimals are cast to ``float64``.
+
+    Parameters
+    ----------
+    column
+        A column's name, or an expression, of numbers.
     """
     return Aggregate("std", column_or_expression("std", column))
 
 
 def planned(method: str, aggregates: dict[str, Aggregate | AppliedAggregate]) -> list[dict[str, Any]]:
-    """Write aggregates down as the planner takes them.
+    """Convert aggregates to the form of a plan.
 
     Raises
     ------
     PlanError
-        There is none, or one is something else.
+        There are no aggregates, or one has another type.
     """
     if not aggregates:
         raise PlanError(f'{method}() needs at least one column: {method}(n=fn.count(), total=fn.sum("price"))')

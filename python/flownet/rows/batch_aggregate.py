@@ -1,4 +1,4 @@
-"""Aggregates of one's own, of many keys at once."""
+"""Custom aggregates of rows (UDAFs), which process many keys in one call."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 class BatchAggregate:
-    """Makes one value of the rows of a key, for many keys in one call. Subclass it.
+    """A custom aggregate (UDAF) of rows by key. Subclass it.
 
-    ``accumulate`` makes *states* of rows, one for each group; ``merge`` makes one state of several; ``result`` makes
-    values of states. A group is what rows of one key, and of one slice of time, have come. Which rows and which states
-    come together in a call depends on batches and parallelism, so what they come to must not.
+    ``accumulate`` computes *states* from rows, one for each group. ``merge`` combines several states into one.
+    ``result`` computes values from states. A group is a set of rows with the same key and slice of time. Batches and
+    parallelism decide which rows and states share a call, so results must not depend on that.
 
-    Functions run in the workers, and get and return batches as `Rows.map_batches` does; an error ends the job and names
-    the operator and the aggregate, as does what they return if columns, types or lengths are other than declared.
+    Functions run in the workers. They take and return batches, as the function of `Rows.map_batches` does. An error
+    ends the job and names the operator and the aggregate. The job also ends if returned columns, types or lengths
+    differ from those that you declared.
 
     Notes
     -----
-    In front of the exchange there is a call of ``accumulate`` for each batch of rows, up to 8,192 of them, and one of
-    ``merge`` where groups have got 8 states; behind it one of ``merge`` for each batch, and one of ``merge`` and of
-    ``result`` for each batch of results. Rows of sessions, and of windows with triggers, become states one by one, in
-    one call.
+    Upstream of the exchange, flownet calls ``accumulate`` for each batch of at most 8,192 rows. It calls ``merge`` when
+    groups have 8 states. Downstream it calls ``merge`` for each batch, and ``merge`` and ``result`` for each batch of
+    results. Each row of a session, or of a window with a trigger, gets its own state. One call computes many of them.
 
-    Without ``merge`` all values of a key and window are kept until its result is wanted: then ``accumulate`` gets them,
-    in no order. `KeyedRows.agg`, which never forgets a key, refuses that.
+    Without ``merge``, all values of a key and window stay in state until the result is due. Then ``accumulate`` gets
+    them, in no particular order. `KeyedRows.running_agg` never drops a key, so it needs ``merge``.
 
     Examples
     --------
@@ -59,50 +59,65 @@ class BatchAggregate:
     """
 
     state: SchemaLike
-    """The columns of states, by their names and types: ``{"sum": "float64"}``. Of types that rows have, lists too."""
+    """Names and types of the columns of states: ``{"sum": "float64"}``. All types of rows work, lists too."""
     returns: Any
-    """The type of results: ``"float64"``, or a type of pyarrow."""
+    """The type of results, such as ``"float64"`` or a type of pyarrow."""
     format: BatchFormat = "numpy"
-    """What functions get and return: ``"numpy"``, dicts of arrays; ``"arrow"``, a ``pyarrow.RecordBatch``; ``"polars"``
-    or ``"pandas"``, a data frame. ``groups`` are an array of int64 of that library, for ``"polars"`` a series called
-    ``"group"``, and what ``result`` returns is an array or a series."""
+    """Type of the functions' arguments and results. ``"numpy"`` is a dict of arrays, ``"arrow"`` a
+    ``pyarrow.RecordBatch``, and ``"polars"`` and ``"pandas"`` are data frames. ``groups`` is an int64 array of that
+    library, or a series ``"group"`` of polars. ``result`` returns an array or a series. Default: ``"numpy"``."""
 
     def accumulate(self, rows: Any, groups: Any, count: int) -> Any:
-        """Return a state for each group.
+        """Compute the state of each group of rows.
 
         Parameters
         ----------
         rows
-            Values, by the names that `of` gave them.
+            The columns, by the names that you gave to `of`.
         groups
-            Of each row, which group it is of, from 0.
+            The group of each row, an int64 from 0.
         count
-            How many groups there are; each has a row. As many states are returned, in the order of groups.
+            Number of groups. Each has at least one row. Return as many states, in the order of groups.
         """
         raise NotImplementedError(f"{type(self).__name__} must define accumulate(rows, groups, count)")
 
     def merge(self, states: Any, groups: Any, count: int) -> Any:
-        """Return a state for each group of states, as `accumulate` does for rows. May be left out."""
+        """Merge the states of each group into one state. Optional.
+
+        Parameters
+        ----------
+        states
+            The columns of states.
+        groups, count
+            As for `accumulate`.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define merge(states, groups, count)")
 
     def result(self, states: Any) -> Any:
-        """Return a value for each state, in their order."""
+        """Compute one value for each state, in the order of states.
+
+        Parameters
+        ----------
+        states
+            The columns of states.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define result(states)")
 
     def of(self, *columns: str | Expr, **named: Any) -> AppliedAggregate:
-        """Say which values it takes.
+        """Apply the aggregate to columns.
 
         Parameters
         ----------
         *columns
-            Names of columns, or expressions, which are called as their first column or by `Expr.alias`.
+            Names of columns, or expressions. An expression's column gets the name of its first column, or the name
+            that you give it with `Expr.alias`.
         **named
-            Names of columns, or expressions, by what functions are to find them as.
+            Names of columns, or expressions, by the name that ``accumulate`` sees.
 
         Raises
         ------
         PlanError
-            There are none, or the class lacks a function, ``state`` or ``returns``.
+            There are no columns, or the class lacks a function, ``state`` or ``returns``.
         """
         what = f"{type(self).__name__}.of"
         for name in ("accumulate", "result"):
@@ -125,20 +140,20 @@ _SAID = {"state": '{"sum": "float64"}', "returns": '"float64"'}
 
 @dataclass(frozen=True, slots=True)
 class AppliedAggregate:
-    """An aggregate of one's own and the columns that it takes. Made by `BatchAggregate.of`."""
+    """A custom aggregate and its input columns. Created by `BatchAggregate.of`."""
 
     aggregate: BatchAggregate
-    """What makes it."""
+    """The custom aggregate."""
     values: list[dict[str, Any]] = field(repr=False)
-    """The columns, as a plan has them."""
+    """The columns, in the form of a plan."""
     state: _flownet.RowSchema = field(repr=False)
-    """Of states."""
+    """Schema of states."""
     returns: _flownet.RowSchema = field(repr=False)
-    """Of the result, one column."""
+    """Schema of the result, which has one column."""
 
     @property
     def merges(self) -> bool:
-        """Whether states can be made one."""
+        """Whether the aggregate defines ``merge``."""
         return type(self.aggregate).merge is not BatchAggregate.merge
 
     def _planned(self, name: str) -> dict[str, Any]:
@@ -153,33 +168,33 @@ class AppliedAggregate:
 
 
 class AggregateCalls:
-    """The aggregates of one operator, as its subtasks call them: by their place."""
+    """Calls the aggregates of one operator, by their index."""
 
     def __init__(self, aggregates: list[BatchAggregate]) -> None:
         self._aggregates = aggregates
 
     def accumulate(self, place: int, rows: Any, groups: Any, count: int) -> Any:
-        """Make states of rows."""
+        """Compute states from rows."""
         aggregate = self._aggregates[place]
         format = aggregate.format
         states = aggregate.accumulate(given(rows, format), _numbers(groups, format), count)
         return taken(states, format, _arrow_schema(aggregate.state, format))
 
     def merge(self, place: int, states: Any, groups: Any, count: int) -> Any:
-        """Make states of states."""
+        """Merge states."""
         aggregate = self._aggregates[place]
         format = aggregate.format
         merged = aggregate.merge(given(states, format), _numbers(groups, format), count)
         return taken(merged, format, _arrow_schema(aggregate.state, format))
 
     def result(self, place: int, states: Any) -> Any:
-        """Make a batch of one column of states."""
+        """Compute a batch of one column from states."""
         aggregate = self._aggregates[place]
         return _column(aggregate.result(given(states, aggregate.format)), aggregate)
 
 
 def _numbers(groups: Any, format: BatchFormat) -> Any:
-    """Give the numbers of groups as a format has them."""
+    """Convert group numbers to a format."""
     if format == "polars":
         import polars
 
@@ -191,7 +206,7 @@ def _numbers(groups: Any, format: BatchFormat) -> Any:
 
 
 def _arrow_schema(schema: SchemaLike, format: BatchFormat) -> Any:
-    """Give a schema that values without types are to be of."""
+    """Return the schema for formats whose values may lack types; None for others."""
     if format not in ("numpy", "pandas"):
         return None
     import pyarrow
@@ -200,7 +215,7 @@ def _arrow_schema(schema: SchemaLike, format: BatchFormat) -> Any:
 
 
 def _column(values: Any, aggregate: BatchAggregate) -> Any:
-    """Make a batch of the values of a result, in a column of the name that the planner gave none."""
+    """Create a batch from the values of a result, in a column with the name that the planner expects."""
     if aggregate.format == "polars":
         import polars
 
@@ -210,6 +225,6 @@ def _column(values: Any, aggregate: BatchAggregate) -> Any:
     if aggregate.format != "arrow":
         schema = _arrow_schema({"result": aggregate.returns}, aggregate.format)
         values = pyarrow.array(values, schema.field(0).type, from_pandas=aggregate.format == "pandas")
-    # A series of strings of pandas 3 is one of chunks, too.
+    # pandas 3 stores strings in chunks, too.
     whole = values.combine_chunks() if isinstance(values, pyarrow.ChunkedArray) else values
     return pyarrow.record_batch([whole], names=["result"])

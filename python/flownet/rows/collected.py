@@ -1,4 +1,4 @@
-"""The rows that a job brought to the process of the caller."""
+"""`CollectedRows`, the rows that a job brought to this process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 _SHOWN_ROWS = 10
-"""In a notebook."""
+"""Rows that a notebook shows."""
 
 _SHOWN_CHARACTERS = 100
-"""Of a value."""
+"""Characters of a value that a notebook shows."""
 
 
 class CollectedRows:
-    """Result of `Rows.collect`: empty until ``execute()`` has returned, then all rows, in batches.
+    """Result of `Rows.collect`: all rows, in batches, after ``execute()`` has returned.
 
-    Rows of one subtask are in their order; across subtasks there is none. A further ``execute()`` starts it anew. It
-    has the Arrow PyCapsule interface, so ``pyarrow.table(rows)``, ``polars.DataFrame(rows)`` and DuckDB read it without
-    a copy.
+    It is empty before that. Rows of one subtask are in order. Across subtasks there is no order. Another ``execute()``
+    replaces the rows. The object has the Arrow PyCapsule interface, so ``pyarrow.table(rows)``,
+    ``polars.DataFrame(rows)`` and DuckDB read it without a copy.
     """
 
     def __init__(self, schema: _flownet.RowSchema) -> None:
@@ -38,23 +38,23 @@ class CollectedRows:
         return sum(len(batch) for batch in self._batches)
 
     def batches(self) -> Iterator[_flownet.RowBatch]:
-        """Give the batches one by one; each has the Arrow PyCapsule interface."""
+        """Iterate over the batches. Each has the Arrow PyCapsule interface."""
         return iter(self._batches)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Give all rows as a table of pyarrow, which has to be installed; nothing is copied."""
+        """Return all rows as a pyarrow table, without a copy. Needs pyarrow."""
         import pyarrow
 
         return pyarrow.table(self)
 
     def to_polars(self) -> polars.DataFrame:
-        """Give all rows as a data frame of polars, which has to be installed."""
+        """Return all rows as a polars data frame. Needs polars."""
         import polars
 
         return polars.DataFrame(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give all rows as a data frame of pandas, which has to be installed, and pyarrow too."""
+        """Return all rows as a pandas data frame. Needs pandas and pyarrow."""
         return self.to_arrow().to_pandas()
 
     def __arrow_c_schema__(self) -> object:
@@ -68,7 +68,7 @@ class CollectedRows:
         return f"CollectedRows({len(self):,} rows of {columns})"
 
     def _repr_html_(self) -> str:
-        """Show the first rows in a notebook, if pyarrow is there."""
+        """Show the first rows in a notebook, if pyarrow is installed."""
         shown = f"<p>{escape(repr(self))}</p>"
         try:
             first = self.to_arrow().slice(0, _SHOWN_ROWS).to_pylist()
@@ -80,7 +80,7 @@ class CollectedRows:
         return f"{shown}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
     def _restart(self) -> list[_flownet.RowBatch]:
-        """Begin an empty list for the next run; the runtime fills it."""
+        """Start with an empty list, which the runtime fills in the next run."""
         self._batches = []
         return self._batches
 

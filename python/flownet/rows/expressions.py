@@ -1,4 +1,4 @@
-"""Expressions: a column from other columns, worked out in Rust, a batch at a time. Names and meaning are polars'."""
+"""Expressions, which compute a column from other columns. Rust evaluates them by batch. Names follow polars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .functions.values import ValueFunctions
 
 
 class _Tree(dict[str, Any]):
-    """An expression as the planner takes it, and how deep it nests."""
+    """An expression in the form of a plan, with its nesting depth."""
 
     __slots__ = ("depth",)
 
@@ -36,15 +36,16 @@ def _depth(value: Any) -> int:
 
 
 MOST_DEPTH = 500
-"""Operations that an expression may nest: the planner and each task go down it on their stack."""
+"""Maximum nesting depth of an expression. The planner and each task recurse into it on their stack."""
 
 
 class Expr(ValueFunctions["Expr"]):
-    """A column of rows, or what is made of some. Made by `col`, `lit` and `when`, and by operators and methods.
+    """An expression: a column, or a value that is computed from columns.
 
-    Where a value is missing, so is what is made of it, but for ``&`` and ``|`` where the other side decides. Unlike in
-    polars, integers do not wrap around: overflow and division by zero end the job, with row and values. Types are
-    checked before anything runs.
+    Create expressions with `col`, `lit` and `when`, and with operators and methods. If an input is null, the result is
+    null. The exceptions are ``&`` and ``|`` if the other side decides the result. Unlike in polars, integers do not
+    wrap around: overflow and division by zero end the job. The error shows the row and the values. Types are checked
+    before the job runs.
 
     Examples
     --------
@@ -67,11 +68,11 @@ class Expr(ValueFunctions["Expr"]):
         self._name = name
 
     def _tree(self) -> Any:
-        """Give the expression as the planner takes it."""
+        """Return the expression in the form of a plan."""
         return self._value
 
     def _output_name(self) -> str | None:
-        """Say what its column is called where nobody says it."""
+        """Return the default name of the column; None if there is none."""
         return self._name
 
     def __repr__(self) -> str:
@@ -170,19 +171,55 @@ class Expr(ValueFunctions["Expr"]):
         return self.abs()
 
     def is_null(self) -> Expr:
-        """Say whether the value is missing."""
+        """Test whether the value is null.
+
+        Examples
+        --------
+        >>> fn.col("price").is_null()
+        col("price").is_null()
+        """
         return self._unary("is_null")
 
     def is_not_null(self) -> Expr:
-        """Say whether the value is there."""
+        """Test whether the value is not null.
+
+        Examples
+        --------
+        >>> fn.col("price").is_not_null()
+        col("price").is_not_null()
+        """
         return self._unary("is_not_null")
 
     def fill_null(self, value: Any) -> Expr:
-        """Put a value, or that of another column, in the place of what is missing."""
+        """Replace nulls with a value or with another column.
+
+        Parameters
+        ----------
+        value
+            A value, or an expression such as ``fn.col("list_price")``.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> prices = env.from_arrow(pa.table({"price": [None, 2.5]}))
+        >>> prices.select(fn.col("price").fill_null(0.0)).to_arrow().to_pylist()
+        [{'price': 0.0}, {'price': 2.5}]
+        """
         return _coalesce([self, value], f"{self!r}.fill_null({value!r})")
 
     def is_in(self, values: Iterable[Any]) -> Expr:
-        """Say whether the value is one of these; where it is missing, that is not known."""
+        """Test whether the value is in a list. Null stays null.
+
+        Parameters
+        ----------
+        values
+            Constants such as ``["de", "fr"]``.
+
+        Examples
+        --------
+        >>> fn.col("country").is_in(["de", "fr"])
+        col("country").is_in(['de', 'fr'])
+        """
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise PlanError(f"is_in() takes a list of values, such as [1, 2], not {values!r:.60}")
         values = list(values)
@@ -191,34 +228,77 @@ class Expr(ValueFunctions["Expr"]):
         return Expr(tree, f"{self!r}.is_in([{shown}])", self._name)
 
     def is_between(self, low: Any, high: Any) -> Expr:
-        """Say whether the value lies between these, both included."""
+        """Test whether the value is between two bounds, both included.
+
+        Parameters
+        ----------
+        low, high
+            The bounds: values or expressions.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> prices = env.from_arrow(pa.table({"price": [1.0, 2.0, 3.0]}))
+        >>> prices.filter(fn.col("price").is_between(2, 3)).to_arrow()["price"].to_pylist()
+        [2.0, 3.0]
+        """
         return _binary("and", "&", self >= low, self <= high)
 
     def cast(self, to: str, *, strict: bool = True) -> Expr:
-        """Make another type of the values.
+        """Convert values to another type.
 
         Parameters
         ----------
         to
             The type, such as ``"int64"``, ``"float64"``, ``"utf8"``, ``"timestamp[ms]"``.
         strict
-            Whether a value that does not fit ends the job. Default: True; else it is missing.
+            If True, a value that does not fit ends the job. If False, it becomes null. Default: True.
+
+        Examples
+        --------
+        >>> fn.col("price").cast("float64")
+        col("price").cast('float64')
         """
         shown = f"{self!r}.cast({to!r}{'' if strict else ', strict=False'})"
         return Expr({"cast": {"of": self._tree(), "to": to, "strict": strict}}, shown, self._name)
 
     def alias(self, name: str) -> Expr:
-        """Call the column so."""
+        """Name the column of the result.
+
+        Parameters
+        ----------
+        name
+            The new name.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> trades = env.from_arrow(pa.table({"price": [1.5], "size": [2]}))
+        >>> trades.select((fn.col("price") * fn.col("size")).alias("worth")).columns
+        ['worth']
+        """
         return Expr({"alias": {"of": self._tree(), "name": name}}, f"{self!r}.alias({name!r})", name)
 
     @property
     def str(self) -> TextExpr:
-        """What there is for texts."""
+        """Functions of strings.
+
+        Examples
+        --------
+        >>> fn.col("line").str.split(" ")
+        col("line").str.split(' ')
+        """
         return TextExpr(self)
 
     @property
     def dt(self) -> TimeExpr:
-        """What there is for times."""
+        """Functions of times.
+
+        Examples
+        --------
+        >>> fn.col("when").dt.truncate("1d")
+        col("when").dt.truncate('1d')
+        """
         return TimeExpr(self)
 
     def _call(self, function: Any, *arguments: Any, **keywords: Any) -> Expr:
@@ -229,7 +309,7 @@ class Expr(ValueFunctions["Expr"]):
 
 
 class TextExpr(TextFunctions[Expr]):
-    """What there is for columns of texts: ``fn.col("line").str``. Regular expressions are those of Rust's ``regex``."""
+    """Functions of string columns: ``fn.col("line").str``. Regular expressions follow Rust's ``regex``."""
 
     __slots__ = ("_of",)
 
@@ -241,7 +321,7 @@ class TextExpr(TextFunctions[Expr]):
 
 
 class TimeExpr(TimeFunctions[Expr]):
-    """What there is for columns of times: ``fn.col("when").dt``. Of one with a zone, as clocks there show it."""
+    """Functions of time columns: ``fn.col("when").dt``. They use the local time of the column's zone."""
 
     __slots__ = ("_of",)
 
@@ -249,14 +329,14 @@ class TimeExpr(TimeFunctions[Expr]):
         self._of = of
 
     def truncate(self, every: str | timedelta) -> Expr:
-        """Truncate to the beginning of a piece of time, as clocks of the column's zone show it.
+        """Truncate times to a multiple of a duration, in the column's zone.
 
         Parameters
         ----------
         every
-            ``"1d"``, ``"1w"`` or ``"1mo"``, also several of them, for days, weeks from Monday, and months; or a shorter
-            duration such as ``"15min"``, at least 1 ms, of which the first began at midnight of 1970-01-01. Columns
-            without a zone are taken as UTC. If clocks of the zone skip the beginning, it is where they go on.
+            ``"1d"``, ``"1w"`` or ``"1mo"`` or multiples of these, for days, weeks from Monday, and months. Or a shorter
+            duration such as ``"15min"``, at least 1 ms, counted from midnight of 1970-01-01. Columns without a zone
+            count as UTC. If clocks of the zone skip the beginning, the result is the first time after the gap.
 
         Raises
         ------
@@ -283,7 +363,7 @@ class TimeExpr(TimeFunctions[Expr]):
 
 
 class When:
-    """A condition that waits for its value: ``fn.when(condition).then(value)``."""
+    """A condition that still needs its value: ``fn.when(condition).then(value)``."""
 
     __slots__ = ("_branches", "_condition", "_name", "_shown")
 
@@ -296,14 +376,20 @@ class When:
         self._name = name
 
     def then(self, value: Any) -> Then:
-        """Say the value where the condition is true."""
+        """Set the value of rows for which the condition is true.
+
+        Examples
+        --------
+        >>> fn.when(fn.col("size") > 9).then(fn.lit("large"))
+        when((col("size") > 9)).then('large')
+        """
         of = _expression(value)
         branches = [*self._branches, [self._condition._tree(), of._tree()]]
         return Then(branches, None, f"{self._shown}.then({of!r})", self._name or of._output_name())
 
 
 class Then(Expr):
-    """Values for some conditions; None elsewhere, until `otherwise` says what."""
+    """Values by condition. Other rows get null unless you call `otherwise`."""
 
     __slots__ = ("_branches",)
 
@@ -312,17 +398,30 @@ class Then(Expr):
         self._branches = branches
 
     def when(self, condition: Expr) -> When:
-        """Ask further, where no condition before is true."""
+        """Add a condition for rows for which no earlier one is true.
+
+        Examples
+        --------
+        >>> size = fn.col("size")
+        >>> fn.when(size > 9).then(2).when(size > 4).then(1)
+        when((col("size") > 9)).then(2).when((col("size") > 4)).then(1)
+        """
         return When(condition, self._branches, f"{self._shown}.", self._name)
 
     def otherwise(self, value: Any) -> Expr:
-        """Say the value where no condition is true."""
+        """Set the value of rows for which no condition is true.
+
+        Examples
+        --------
+        >>> fn.when(fn.col("size") > 9).then(1).otherwise(0)
+        when((col("size") > 9)).then(1).otherwise(0)
+        """
         of = _expression(value)
         return Then(self._branches, of._tree(), f"{self._shown}.otherwise({of!r})", self._name)
 
 
 def col(name: str) -> Expr:
-    """Take a column of the rows, by its name.
+    """Refer to a column by name.
 
     Examples
     --------
@@ -336,15 +435,27 @@ def col(name: str) -> Expr:
 
 
 def lit(value: Any) -> Expr:
-    """Make an expression of one value for all rows: None, a bool, number, text, bytes, date, datetime or timedelta.
+    """Create an expression from a constant, the same for all rows.
 
-    A ``decimal.Decimal`` is a number with as many digits as it is written with, 38 at most.
+    Parameters
+    ----------
+    value
+        None, a bool, number, string, bytes, date, datetime or timedelta. A ``decimal.Decimal`` has the digits that you
+        write, at most 38.
+
+    Examples
+    --------
+    >>> import flownet as fn
+    >>> fn.lit("de")
+    'de'
     """
     return Expr({"literal": _literal(value)}, repr(value), None)
 
 
 def when(condition: Expr) -> When:
-    """Choose a value by a condition; each value is worked out for the rows that take it, and for no others.
+    """Choose values by condition, as SQL's CASE WHEN.
+
+    Each value is computed only for the rows that take it.
 
     Examples
     --------
@@ -356,17 +467,17 @@ def when(condition: Expr) -> When:
 
 
 def coalesce(*columns: Any) -> Expr:
-    """Take the first value that is not null, as SQL's COALESCE.
+    """Return the first value that is not null, as SQL's COALESCE.
 
     Parameters
     ----------
     *columns
-        Expressions such as ``fn.col("x")``, or values, of types that go together. One at least.
+        Expressions such as ``fn.col("x")``, or values, of compatible types. At least one.
 
     Raises
     ------
     PlanError
-        There is none.
+        There are no columns.
 
     Examples
     --------
@@ -383,7 +494,7 @@ def coalesce(*columns: Any) -> Expr:
 
 
 def column_or_expression(method: str, given: str | Expr) -> Expr:
-    """Read an argument that is a column's name or an expression."""
+    """Convert an argument, a column's name or an expression, to an expression."""
     if isinstance(given, Expr):
         return given
     if isinstance(given, str):
@@ -392,12 +503,12 @@ def column_or_expression(method: str, given: str | Expr) -> Expr:
 
 
 def named_columns(method: str, columns: Iterable[str | Expr], named: dict[str, Any]) -> list[dict[str, Any]]:
-    """Say what columns are made of, by their names, as a plan has it.
+    """Describe columns by name and expression, in the form of a plan.
 
     Raises
     ------
     PlanError
-        One has no name.
+        A column has no name.
     """
     made = []
     for column in columns:
@@ -488,7 +599,7 @@ def _literal(value: Any) -> Any:
 
 def _decimal(value: Decimal) -> dict[str, int]:
     sign, digits, exponent = value.as_tuple()
-    # Not a number, and what is infinite, have letters for exponents.
+    # NaN and infinity have letters as exponents.
     if not isinstance(exponent, int) or exponent < -_MOST_DIGITS or len(digits) + max(exponent, 0) > _MOST_DIGITS:
         raise PlanError(f"lit({value!r}): a decimal has at most {_MOST_DIGITS} digits")
     whole = int("".join(map(str, digits))) * 10 ** max(exponent, 0) * (-1 if sign else 1)

@@ -1,4 +1,4 @@
-"""Rows by key: aggregates of them, of all or by window, and joins."""
+"""Keyed and windowed rows: aggregates, top n, deduplication and joins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .stream import Rows
 
 
 class KeyedRows:
-    """Rows of which some columns are the key."""
+    """Rows partitioned by key. Created by `Rows.key_by`."""
 
     def __init__(self, rows: Rows, keys: tuple[str, ...]) -> None:
         self._rows = rows
@@ -53,13 +53,29 @@ class KeyedRows:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def window(self, window: WindowAssigner) -> WindowedRows:
-        """Cut the rows of each key into windows.
+        """Group the rows of each key by window.
 
         Parameters
         ----------
         window
-            A `Tumbling`, `Sliding`, `Session`, `EndOfInput` or `Global` window, as of `KeyedStream.window`. By event
-            time where rows have one, else by the wall clock. `Global` needs a `WindowedRows.trigger`.
+            A `Tumbling`, `Sliding`, `Session`, `EndOfInput` or `Global` window, as for `KeyedStream.window`. If rows
+            have event times, windows use them. Otherwise windows use the wall clock. `Global` needs a
+            `WindowedRows.trigger`.
+
+        Raises
+        ------
+        PlanError
+            Rows have no such windows, for example sessions with a gap for each record.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> clicks = env.from_arrow(pa.table({"user": ["a", "a"], "ms": [1, 6_000]}), event_time="ms")
+        >>> counts = clicks.key_by("user").window(fn.Tumbling("5s")).agg(n=fn.count())
+        >>> counts.columns
+        ['user', 'window_start', 'window_end', 'n']
+        >>> counts.to_arrow()["n"].to_pylist()
+        [1, 1]
         """
         return WindowedRows(self, WindowSettings.of(_known_window("window", window), self._rows._origins))
 
@@ -88,18 +104,21 @@ class KeyedRows:
         return _aggregated("running_agg", self, None, aggregates)
 
     def deduplicate(self, ttl: str | timedelta | None = None) -> Rows:
-        """Let the first row of each key pass, and no other.
+        """Drop duplicate rows: only the first row of each key passes.
 
-        With ``ttl`` and event time the answer depends on the rows alone: a row waits until the watermark reaches its
-        time, and passes if no row of its key passed within ``ttl`` before. Of rows of one key and time one passes, the
-        same in any order. Late rows are dropped and counted. Else rows pass at once, and if rows of a key come from
-        several subtasks, which of them is first depends on timing.
+        With ``ttl`` and event time the result depends only on the rows. Each row waits until the watermark reaches its
+        time. It passes if no row of its key passed within ``ttl`` before it. If rows have the same key and time, one
+        passes, the same one in any order. Late rows are dropped and counted.
+
+        In all other cases rows pass at once. If the rows of a key come from several subtasks, timing decides which one
+        is first.
 
         Parameters
         ----------
         ttl
-            How long a key is remembered after the row that passed; then it counts as new. By event time if rows have
-            one, otherwise by the wall clock. At least 1 ms. Default: for ever, which costs memory for each key.
+            How long a key is remembered after a row passed. Later rows of the key count as new. Measured by event time
+            if rows have one, otherwise by the wall clock. At least 1 ms. Default: None, for ever. Each key then needs
+            memory.
 
         Examples
         --------
@@ -124,16 +143,16 @@ class KeyedRows:
         return self._kept("deduplicate", settings)
 
     def _key_kinds(self) -> str:
-        """Say of which types the keys are: one of another type would find nothing of what is kept of them.
+        """Describe the types of the keys. State by keys of other types would not be found.
 
-        Numbers of all types are equal to each other, and bools to numbers.
+        Numbers of all types compare as equal, and so do bools and numbers.
         """
         kinds = {"utf8": "text", "binary": "bytes"}
         types = (self._rows.schema[name].partition("(")[0] for name in self._keys)
         return f"keys of type {' and '.join(kinds.get(kind, 'number') for kind in types)}"
 
     def _kept(self, name: str, settings: spec.RowsKind, rank: spec.RowsRank | None = None) -> Rows:
-        """Add an operator that keeps rows as they are."""
+        """Add an operator whose output has the schema of its input."""
         rows = self._rows
         inputs = (self._to_keys((rows.columns, rows._schema), keeps_null_keys=True, rank=rank),)
         node = rows._env._dataflow.add({"rows": settings}, name=name, inputs=inputs)
@@ -147,7 +166,7 @@ class KeyedRows:
         rank: spec.RowsRank | None = None,
         bundles: bool = False,
     ) -> Origin:
-        """Have these columns of rows go to where their key is, one by one or bundled, called as the schema says."""
+        """Send these columns to the subtask of their key, row by row or in mini-batches. The schema has their names."""
         columns, schema = carried
         settings: spec.RowsKind = {
             "key_rows": {
@@ -172,29 +191,29 @@ class KeyedRows:
         side_output_left_late_data: OutputTag | None = None,
         side_output_right_late_data: OutputTag | None = None,
     ) -> Rows:
-        """Put rows beside those of another stream that have the same key and are near in event time.
+        """Join with rows of the same key whose event times are near.
 
-        A pair goes out as soon as both rows have come, and has the time of the later one. Rows that come behind the
-        watermark are late: dropped, and counted as ``late_records``, but for a side output. Rows whose key has a
-        missing value meet nobody.
+        A pair is emitted as soon as both rows have arrived. It has the time of the later row. Rows older than the
+        watermark are late. They are dropped and counted as ``late_records``, unless you set a side output. Rows with a
+        null in their key have no match.
 
         Parameters
         ----------
         other
-            The second stream, by a key of as many columns.
+            The second stream. Its key has as many columns.
         lower, upper
-            How much later, or with a minus earlier, a row of the second stream is: ``"-5s", "1min"``, in whole
-            milliseconds. Both ends are included. Times are compared to the nanosecond.
+            How much later a row of the second stream may be, from ``lower`` to ``upper``, both included. Negative
+            durations mean earlier: ``"-5s", "1min"``. In whole milliseconds. Times are compared to the nanosecond.
         suffix
-            Behind names of columns of the second stream that the first one has, too. Default: ``"_right"``.
+            Suffix for columns of the second stream whose names exist in the first one, too. Default: ``"_right"``.
         side_output_left_late_data, side_output_right_late_data
-            Tags for late rows of the first stream, and of the second: `Rows.side_output` of the result has them, whole
-            and with their times. Default: none, they are dropped and counted.
+            Tags for late rows of the first and of the second stream. Read them with `Rows.side_output` of the result.
+            They have all columns and their times. Default: None, late rows are dropped and counted.
 
         Returns
         -------
         Rows
-            The columns of the first stream, and those of the second but for its key.
+            The columns of the first stream, and the columns of the second one without its key.
 
         Examples
         --------
@@ -220,19 +239,20 @@ class KeyedRows:
         side_output_left_late_data: OutputTag | None = None,
         side_output_right_late_data: OutputTag | None = None,
     ) -> Rows:
-        """Put beside each row the newest of another stream that has the same key and is not later in event time.
+        """Join each row with the newest earlier version of its key.
 
-        Rows of a key go out in the order of their times, once the watermark has come to them; of several versions at
-        one time the last that came counts. Times are compared to the nanosecond. Late rows and missing keys are as of
-        `interval_join`.
+        The version is the row of ``other`` with the same key and the greatest event time that is not later. Rows of a
+        key are emitted in the order of their times, when the watermark reaches them. If several versions have the same
+        time, the one that arrived last counts. Times are compared to the nanosecond. Late rows and null keys are
+        handled as in `interval_join`.
 
         Parameters
         ----------
         other
-            The versions, by a key of as many columns.
+            The versions. Their key has as many columns.
         how
-            ``"inner"``, or ``"left"``: rows for which there is no version go out, too, with missing values in its
-            columns. Default: ``"inner"``.
+            ``"inner"`` or ``"left"``. With ``"left"``, rows without a version are emitted, too, with nulls in the
+            columns of ``other``. Default: ``"inner"``.
         suffix
             As of `interval_join`.
         side_output_left_late_data, side_output_right_late_data
@@ -261,23 +281,23 @@ class KeyedRows:
         side_output_left_late_data: OutputTag | None = None,
         side_output_right_late_data: OutputTag | None = None,
     ) -> Rows:
-        """Put rows beside those of another stream that have the same key, and are in the same window if there is one.
+        """Join rows of equal keys, within windows or without limit.
 
-        All pairs of a window go out when it is over, and have its last millisecond as their time; late rows are as of
-        `interval_join`. Without a window a pair goes out as soon as both rows have come, and has the time of the later
-        one, if there are times. Rows whose key has a missing value meet nobody.
+        With a window, all pairs of the window are emitted when it ends. Their time is the last millisecond of the
+        window. Late rows are handled as in `interval_join`. Without a window, a pair is emitted as soon as both rows
+        have arrived. It has the time of the later row, if rows have times. Rows with a null in their key have no match.
 
         Parameters
         ----------
         other
-            The second stream, by a key of as many columns.
+            The second stream. Its key has as many columns.
         window
-            As of `window`. Default: None, all rows there ever are; each is kept for those to come, so memory grows with
-            both streams. Where rows that meet are near in time, `interval_join` keeps them no longer than that.
+            As for `window`. Default: None, each row joins all rows of its key. Both streams then stay in state, which
+            grows with them. If matching rows are near in time, use `interval_join`, which drops them after that time.
         suffix
-            As of `interval_join`.
+            As for `interval_join`.
         side_output_left_late_data, side_output_right_late_data
-            As of `interval_join`, for rows that are too late for all of their windows. Refused without a window.
+            As for `interval_join`, for rows that are too late for all of their windows. An error without a window.
 
         Examples
         --------
@@ -319,7 +339,7 @@ def _keyed_rows(method: str, given: object) -> KeyedRows:
 
 
 class WindowedRows:
-    """Rows by key, cut into windows."""
+    """Rows grouped by key and window. Created by `KeyedRows.window`."""
 
     def __init__(self, keyed: KeyedRows, cut: WindowSettings) -> None:
         self._keyed = keyed
@@ -329,20 +349,21 @@ class WindowedRows:
         return f"<WindowedRows of {self._keyed!r}, {self._cut.assigner}>"
 
     def trigger(self, trigger: Trigger[Any] | BuiltInTrigger) -> WindowedRows:
-        """Say when windows give out what they hold, in place of once at their end.
+        """Set a trigger that decides when windows emit results.
 
-        Rows then go to where their key is one by one, as triggers look at each.
+        The default is to emit once, at the window's end. With a trigger each row crosses the exchange, because the
+        trigger counts rows one by one.
 
         Parameters
         ----------
         trigger
-            One of flownet's that looks at no values: ``CountTrigger(100)``, ``ContinuousEventTimeTrigger("10s")``, ...,
-            or one of these in a `PurgingTrigger`.
+            A built-in trigger that does not read values, such as ``CountTrigger(100)`` or
+            ``ContinuousEventTimeTrigger("10s")``. A `PurgingTrigger` may wrap it.
 
         Raises
         ------
         PlanError
-            It is another one, or goes by another clock than the windows.
+            The trigger is a custom one, or uses another clock than the windows.
 
         Examples
         --------
@@ -364,24 +385,35 @@ class WindowedRows:
         return WindowedRows(self._keyed, cut)
 
     def allowed_lateness(self, lateness: str | timedelta) -> WindowedRows:
-        """Take rows for so long after the watermark has passed a window's end: each gives its windows out again.
+        """Accept late rows for this long after a window's end.
+
+        The time after the end is measured by the watermark. Each accepted late row emits the results of its windows
+        again.
 
         Parameters
         ----------
         lateness
-            A whole number of milliseconds. Default: none, who comes after the watermark is late.
+            A duration such as ``"10s"``, in whole milliseconds. If you do not call this, all rows that arrive after
+            the watermark passed the end of their windows are late.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> ticks = env.from_arrow(pa.table({"of": ["a", "a"], "ms": [9_000, 1]}), event_time="ms").key_by("of")
+        >>> counts = ticks.window(fn.Tumbling("1s")).allowed_lateness("10s").agg(n=fn.count())
         """
         return WindowedRows(self._keyed, self._cut.with_lateness(lateness))
 
     def side_output_late_data(self, tag: OutputTag) -> WindowedRows:
-        """Send rows that are too late for all of their windows to a side output, instead of dropping them.
+        """Send late rows to a side output instead of dropping them.
 
-        Rows then go to where their key is one by one and whole, as nobody knows before which are late.
+        A row is late if it is too late for all of its windows. With this option each row crosses the exchange with all
+        columns, because upstream tasks do not know which rows will be late.
 
         Parameters
         ----------
         tag
-            For `Rows.side_output` of the result.
+            The tag by which you read the rows, with `Rows.side_output` of the result.
 
         Examples
         --------
@@ -396,46 +428,53 @@ class WindowedRows:
     def agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
         """Aggregate the rows of each key and window.
 
-        Rows of one key become one in front of the exchange already, for each slice of time that windows are made of:
-        few travel. Rows that come too late are dropped and counted, but for `side_output_late_data`.
+        Upstream tasks aggregate first, by key and slice of time, so few rows cross the exchange. Late rows are dropped
+        and counted, unless you use `side_output_late_data`.
 
         Parameters
         ----------
         **aggregates
-            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``; or what a
-            `BatchAggregate` makes of them.
+            Aggregates by the name of their column: ``n=fn.count(), total=fn.sum("price")``, or a `BatchAggregate`.
 
         Returns
         -------
         Rows
-            The columns of the key, ``window_start`` and ``window_end`` (but for `EndOfInput` and `Global`), and one for
-            each aggregate. Windows begin and end in UTC, or in the zone of `Tumbling`. The event time of a
-            result is the last millisecond of its window.
+            The columns of the key, ``window_start`` and ``window_end``, and one column for each aggregate. `EndOfInput`
+            and `Global` windows have no ``window_start`` and ``window_end``. These columns are in UTC, or in the zone
+            of `Tumbling`. The event time of a result is the last millisecond of its window.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> bids = env.from_arrow(pa.table({"item": ["a", "a"], "price": [3, 9]}))
+        >>> totals = bids.key_by("item").window(fn.EndOfInput()).agg(n=fn.count(), total=fn.sum("price"))
+        >>> totals.to_arrow().to_pylist()
+        [{'item': 'a', 'n': 2, 'total': 12}]
         """
         return _aggregated("agg", self._keyed, _planned("agg", self._cut), aggregates)
 
     def top_n(self, n: int, by: str, *, descending: bool = True, ties: bool = False) -> Rows:
-        """Give out the rows of each key and window with the greatest values, the greatest first.
+        """Emit the ``n`` rows with the greatest values of each key and window.
 
-        Of equal ones the earlier, and of one time the one whose values come first when they are sorted as bytes: which
-        rows they are depends on nothing but the rows. Those without a value come last. Of each batch only rows that may
-        be among the best travel to where their key is; of these, late ones are dropped and counted.
+        The greatest value comes first, and nulls come last. If values are equal, the earlier row wins. If times are
+        equal, too, the row whose values sort first as bytes wins. So the result depends only on the rows. Upstream
+        tasks send only rows that may be among the top ``n``. Late rows among these are dropped and counted.
 
         Parameters
         ----------
         n
-            How many rows, at most.
+            Maximum number of rows.
         by
-            The column of values; for others than those of a column, see `Rows.with_columns`.
+            The column to compare. To compare computed values, add a column with `Rows.with_columns` first.
         descending
-            Whether the greatest are wanted; else the least. Default: True.
+            True for the greatest values, False for the smallest. Default: True.
         ties
-            Whether rows with the same value as the last one come, too, however many there are. Default: False.
+            Whether to add all rows with the same value as the last one. Default: False.
 
         Returns
         -------
         Rows
-            The columns that rows have. Their event time is the last millisecond of their window.
+            The columns of the input. The event time of a row is the last millisecond of its window.
 
         Examples
         --------
@@ -477,7 +516,7 @@ def _planned(method: str, cut: WindowSettings) -> spec.WindowSpec:
 
 
 class GroupedRows:
-    """Rows by key, of which each group gives one result when the input ends."""
+    """Grouped rows. Each group has one result when the input ends. Created by `Rows.group_by`."""
 
     def __init__(self, keyed: KeyedRows) -> None:
         self._keyed = keyed
@@ -486,7 +525,7 @@ class GroupedRows:
         return f"<GroupedRows of {self._keyed._rows!r} by {', '.join(self._keyed._keys)}>"
 
     def agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
-        """Aggregate the rows of each group. Each group gives one row when the input ends.
+        """Aggregate the rows of each group, when the input ends.
 
         Parameters
         ----------
@@ -533,7 +572,7 @@ def _aggregated(
                 "and without a window that is for ever: define merge(), or use window(...)"
             )
     schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, _zone_shown(window))
-    # What is kept so far is not found by windows, which say themselves how they keep it.
+    # Windows describe their state themselves. Running aggregates have other state, which windows must not restore.
     kept = [*_flownet.rows_kept(rows._schema, made), keyed._key_kinds(), *(["so far"] if window is None else [])]
     described: spec.RowsKindAggregate = {
         "input": rows._schema.planned(),
@@ -544,14 +583,14 @@ def _aggregated(
     }
     calls = AggregateCalls([given.aggregate for given in own.values()]) if own else None
     partial = rows._add("partial agg", {"partial": described}, function=calls)
-    # Parts carry their key.
+    # Partial aggregates carry their key.
     inputs = (Origin(partial, partitioner="key_group"),)
     node = rows._env._dataflow.add({"rows": {"aggregate": described}}, name="agg", inputs=inputs, function=calls)
     return Rows(rows._env, (Origin(node),), schema, _late(rows, window))
 
 
 def _zone_shown(window: spec.WindowSpec | None) -> str | None:
-    """Name the time zone of the columns that say of which window a row is; None if there are no such columns."""
+    """Return the time zone of ``window_start`` and ``window_end``; None if there are no such columns."""
     if window is None or window["assign"] in (assign(EndOfInput()), assign(Global())):
         return None
     cut = window["assign"]
@@ -559,6 +598,6 @@ def _zone_shown(window: spec.WindowSpec | None) -> str | None:
 
 
 def _late(rows: Rows, window: spec.WindowSpec | None) -> dict[str, _flownet.RowSchema]:
-    """Say which side output has late rows."""
+    """Return the schema of late rows by side output."""
     tag = None if window is None else window.get("late_tag")
     return {} if tag is None else {tag: rows._schema}

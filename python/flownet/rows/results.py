@@ -1,4 +1,4 @@
-"""What brings rows to this process: when the job has ended, or while it runs."""
+"""Methods that bring rows to this process, after the job or while it runs."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 
 
 class SupportsAppend(Protocol):
-    """What `Rows.collect` can fill: anything with ``append``, such as a list."""
+    """Protocol of objects that `Rows.collect` can fill: any object with ``append``, such as a list."""
 
     def append(self, batch: _flownet.RowBatch, /) -> object:
-        """Take rows that have arrived."""
+        """Add a batch of rows that arrived."""
 
 
 class RowResults(Batches[_flownet.RowBatch], Iterator[_flownet.RowBatch]):
-    """Result of `Rows.execute_and_collect`: an iterator over the batches of a job that runs meanwhile.
+    """Result of `Rows.execute_and_collect`, an iterator over the batches of a running job.
 
-    Each batch has the Arrow PyCapsule interface, and so has the iterator: ``pyarrow.RecordBatchReader.from_stream`` and
-    DuckDB read it batch by batch, ``polars.DataFrame`` and ``pyarrow.table`` to its end. What ends the job then reaches
-    them as a text of theirs; who iterates gets the error itself.
+    Each batch has the Arrow PyCapsule interface, and so has the iterator. ``pyarrow.RecordBatchReader.from_stream`` and
+    DuckDB read it batch by batch. ``polars.DataFrame`` and ``pyarrow.table`` read it to the end. If the job fails, these
+    libraries raise their own errors with its text. If you iterate yourself, you get the job's error.
 
-    The job is as fast as the batches are taken. Leaving its ``with`` block ends the job, and so does forgetting it.
+    The job waits if you do not take batches. It ends when you leave the ``with`` block, or when the iterator is garbage
+    collected.
     """
 
     def __init__(self, schema: _flownet.RowSchema, start: Callable[[HandOver[_flownet.RowBatch]], Job]) -> None:
@@ -58,24 +59,34 @@ class RowResults(Batches[_flownet.RowBatch], Iterator[_flownet.RowBatch]):
 
 
 class ToThisProcess(OperatorHandle):
-    """The methods of rows that bring them here."""
+    """The methods of rows that bring them to this process."""
 
     _schema: _flownet.RowSchema
 
     def collect(self, into: SupportsAppend | None = None) -> CollectedRows:
-        """Bring all rows to this process.
+        """Collect all rows in this process when the job runs.
+
+        `collect` does not run the job. Call ``execute()`` to run it.
 
         Parameters
         ----------
         into
-            Also hand the rows over while the job runs: ``into.append(batch)`` is called for each batch, which has the
-            Arrow PyCapsule interface, from a thread of the runtime. The result then stays empty, so that a job without
-            end needs no memory for it.
+            An object that gets the rows while the job runs, such as a list. A thread of the runtime calls
+            ``into.append(batch)`` for each batch, which has the Arrow PyCapsule interface. The result then stays empty,
+            so an endless job needs no memory for it. Default: None.
 
         Returns
         -------
         CollectedRows
-            Holds the rows once ``execute()`` has returned.
+            Holds the rows after ``execute()`` has returned.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> rows = env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).collect()
+        >>> result = env.execute()
+        >>> rows.to_arrow().to_pylist()
+        [{'user': 'ann', 'spent': 1.5}]
         """
         if into is not None and not callable(getattr(into, "append", None)):
             raise PlanError(f"collect(into=...) needs an object with append(batch), not {kind_of(into)}")
@@ -84,25 +95,27 @@ class ToThisProcess(OperatorHandle):
         return result
 
     def execute_and_collect(self, workers: int | None = None, *, on: Host | None = None) -> RowResults:
-        """Run what leads to these rows, now, and give them as they come: `Stream.execute_and_collect`, in batches.
+        """Run the job now and iterate over batches of rows as they arrive.
+
+        As `Stream.execute_and_collect`, but in batches. Other sinks of the environment do not run.
 
         Parameters
         ----------
         workers
-            Number of worker processes; 0 runs all tasks in this process. None: as the environment says.
+            Number of worker processes. 0 runs all tasks in this process. Default: None, as the environment says.
         on
-            What brings workers of its own, as of `Environment.execute`.
+            A host that provides workers, as for `Environment.execute`. Default: None.
 
         Returns
         -------
         RowResults
-            An iterator over batches, and an Arrow stream; at the end of its ``with`` block the job ends, if it still
-            runs.
+            An iterator over batches, and an Arrow stream. If the job still runs at the end of the ``with`` block, it is
+            stopped.
 
         Raises
         ------
         PlanError
-            The dataflow cannot be run, or does not fit. Nothing was started.
+            The dataflow is invalid or needs more resources than there are. Nothing was started.
         LaunchError
             The workers could not be started.
 
@@ -124,9 +137,9 @@ class ToThisProcess(OperatorHandle):
         return RowResults(self._schema, start)
 
     def to_arrow(self, workers: int | None = None, *, on: Host | None = None) -> pyarrow.Table:
-        """Run what leads to these rows, now, and give all of them as a table of pyarrow, which has to be installed.
+        """Run the job now and return all rows as a pyarrow table.
 
-        It is `execute_and_collect` to its end, with the parameters and errors of that. Nothing is copied.
+        Needs pyarrow. Nothing is copied. Parameters and errors are those of `execute_and_collect`.
 
         Examples
         --------
@@ -138,11 +151,31 @@ class ToThisProcess(OperatorHandle):
         return self._gathered(workers, on).to_arrow()
 
     def to_polars(self, workers: int | None = None, *, on: Host | None = None) -> polars.DataFrame:
-        """Give all rows as a data frame of polars, which has to be installed: `to_arrow`."""
+        """Run the job now and return all rows as a polars data frame.
+
+        Needs polars. Parameters and errors are those of `execute_and_collect`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> rows = env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]}))
+        >>> rows.to_polars().to_dicts()
+        [{'user': 'ann', 'spent': 1.5}]
+        """
         return self._gathered(workers, on).to_polars()
 
     def to_pandas(self, workers: int | None = None, *, on: Host | None = None) -> pandas.DataFrame:
-        """Give all rows as a data frame of pandas, which has to be installed, and pyarrow too: `to_arrow`."""
+        """Run the job now and return all rows as a pandas data frame.
+
+        Needs pandas and pyarrow. Parameters and errors are those of `execute_and_collect`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> rows = env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]}))
+        >>> rows.to_pandas().to_dict("records")
+        [{'user': 'ann', 'spent': 1.5}]
+        """
         return self._gathered(workers, on).to_pandas()
 
     def _gathered(self, workers: int | None, on: Host | None) -> CollectedRows:

@@ -1,4 +1,4 @@
-"""Where rows may go in the end, beside this process."""
+"""Sinks of rows: files, custom sinks and Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COMPRESSIONS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
 
 
 class RowSinks(OperatorHandle):
-    """The methods of rows that end them."""
+    """The sink methods of rows."""
 
     _schema: _flownet.RowSchema
 
@@ -41,46 +41,49 @@ class RowSinks(OperatorHandle):
         compression: str = "snappy",
         row_group_rows: int = ROW_GROUP_ROWS,
     ) -> StreamSink:
-        """Write rows into the Parquet files of a folder. Needs pyarrow.
+        """Write rows to Parquet files in a folder.
 
-        With checkpoints each file is of one of them and gets its name when that counts, so readers see each row once;
-        else there is one file for each subtask, which gets its name when the job has ended well.
+        It needs pyarrow. With checkpoints, each file belongs to one checkpoint and gets its final name when that
+        checkpoint completes. So readers see each row once. Without checkpoints, each subtask writes one file, which
+        gets its final name when the job succeeds.
 
         Parameters
         ----------
         path
-            The folder; made if need be. Files are called ``part-<i>.parquet``, and else as those of
-            `Stream.write_text`.
+            The folder, which is created if needed. Files have names such as ``part-<i>.parquet``. See
+            `Stream.write_text` for the rules.
         partition_by
-            Columns whose values name folders below that one, outermost first, as Hive has them and `read_parquet`,
-            DuckDB, polars, pyarrow and Spark read them: ``country=de/day=2026-11-23/part-0-000001.parquet``. They are
-            not in the files again. They are ints, bool, utf8 or dates. Default: None, all files are in the folder
-            itself.
+            Columns whose values name subfolders, outermost first, as in Hive:
+            ``country=de/day=2026-11-23/part-0-000001.parquet``. `read_parquet`, DuckDB, polars, pyarrow and Spark read
+            them. Files do not contain these columns. Types are ints, bool, utf8 and dates. Default: None, all files are
+            in the folder itself.
         compression
             ``"snappy"``, ``"zstd"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``. Default: ``"snappy"``.
         row_group_rows
-            Rows of a group, which wait in memory until there are so many, or 64 MiB of them. Default: 122,880.
+            Rows of a row group. They wait in memory until the group is full, or has 64 MiB. Default: 122,880.
 
         Raises
         ------
         ConfigError
-            ``path`` is a file, another `write_parquet` of this environment writes there, or a setting is none.
+            ``path`` is a file, another `write_parquet` of this environment writes there, or a setting is invalid.
         PlanError
-            ``partition_by`` names a column that there is not or that names no folders, one twice, or all there are.
+            ``partition_by`` names a column that does not exist or whose type cannot name folders. Or it names a column
+            twice, or all columns.
 
         Notes
         -----
-        With ``partition_by`` nulls are in the folder ``country=__HIVE_DEFAULT_PARTITION__`` and empty texts in
-        ``country=``. flownet, pyarrow, polars and DuckDB read both back; Spark reads both as null. The text
+        With ``partition_by``, nulls go to the folder ``country=__HIVE_DEFAULT_PARTITION__`` and empty strings to
+        ``country=``. flownet, pyarrow, polars and DuckDB read both back. Spark reads both as null. The string
         ``"__HIVE_DEFAULT_PARTITION__"`` fails the job. Characters such as ``/``, ``=`` and ``%`` are escaped, as in
-        ``%2F``. Readers guess types from names: name those of texts that look like numbers.
+        ``%2F``. Readers guess types from folder names. If strings look like numbers, give the reader the type.
 
-        Each subtask writes files of its own: fewer subtasks (`set_parallelism`) make fewer and larger ones. Its rows
-        wait in memory until there are 64 MiB for all folders together; then those of the folder that has most are
-        written. It has 48 files open at most: for one more, that which was written longest ago is ended, and its folder
-        gets a further file when there are rows for it.
+        Each subtask writes its own files. To get fewer and larger files, use fewer subtasks (`set_parallelism`). With
+        ``partition_by``, rows wait in memory until all folders together have 64 MiB. Then the subtask writes the rows
+        of the largest folder. A subtask has at most 48 open files. To open another one, it completes the file that it
+        wrote to longest ago. That folder gets another file when more rows arrive for it.
 
-        What runs before left in the folder and in those of partitions by these columns goes, as without.
+        A job that succeeds removes the files of earlier jobs from the folder and from its folders of partitions by
+        these columns.
 
         Examples
         --------
@@ -109,30 +112,32 @@ class RowSinks(OperatorHandle):
         delimiter: str = ",",
         header: bool = True,
     ) -> StreamSink:
-        r"""Write rows as lines of comma-separated values into the files of a folder, as `write_parquet` does.
+        r"""Write rows to CSV files in a folder.
+
+        Files get their final names as those of `write_parquet` do.
 
         Parameters
         ----------
         path
-            The folder; made if need be. Files are called ``part-<i>.csv``.
+            The folder, which is created if needed. Files have names such as ``part-<i>.csv``.
         partition_by
-            As of `write_parquet`. Default: None.
+            As for `write_parquet`. Default: None.
         delimiter
-            What is between two values, one character of ASCII. Default: a comma.
+            The separator of values, one ASCII character. Default: a comma.
         header
             Whether each file begins with the names of the columns. Default: True.
 
         Raises
         ------
         ConfigError
-            As of `write_parquet`.
+            As for `write_parquet`.
         PlanError
-            A column is of lists or structs, which such lines have no form for, or as of `write_parquet`.
+            A column has lists or structs, which CSV cannot hold. Or as for `write_parquet`.
 
         Notes
         -----
-        Null is written as nothing and an empty text as ``""``, so `read_csv` gives both back. Times are written as
-        ISO 8601 has them, bytes as hexadecimal digits.
+        Null is written as an empty value and an empty string as ``""``, so `read_csv` restores both. Times are written
+        in ISO 8601, and bytes as hexadecimal digits.
 
         Examples
         --------
@@ -154,25 +159,28 @@ class RowSinks(OperatorHandle):
         return self._files("write_csv", path, "csv", partitions, delimiter=delimiter, header=line)
 
     def write_json(self, path: str | os.PathLike[str], *, partition_by: PartitionBy = None) -> StreamSink:
-        """Write each row as a line of JSON into the files of a folder, as `write_parquet` does.
+        """Write rows as JSON lines to files in a folder.
+
+        Files get their final names as those of `write_parquet` do.
 
         Parameters
         ----------
         path
-            The folder; made if need be. Files are called ``part-<i>.jsonl``.
+            The folder, which is created if needed. Files have names such as ``part-<i>.jsonl``.
         partition_by
-            As of `write_parquet`. Default: None.
+            As for `write_parquet`. Default: None.
 
         Raises
         ------
         ConfigError, PlanError
-            As of `write_parquet`.
+            As for `write_parquet`.
 
         Notes
         -----
-        Each line has all columns that name no folder. Null is written as ``null``, times as ISO 8601 has them, bytes as
-        hexadecimal digits. JSON has no number for NaN and infinity: a row with one fails the job with `OperatorError`,
-        which names the column. Make them null before, or write their texts, by ``.cast("utf8")``.
+        Each line has all columns except those of ``partition_by``. Null is written as ``null``, times are in ISO 8601,
+        and bytes are hexadecimal digits. JSON has no NaN and no infinity. A row with one fails the job with an
+        `OperatorError` that names the column. To avoid this, replace such values with null, or convert them to strings
+        with ``.cast("utf8")``.
 
         Examples
         --------
@@ -182,16 +190,16 @@ class RowSinks(OperatorHandle):
         return self._files("write_json", path, "json", partition_columns("write_json", partition_by, self._schema))
 
     def sink_to(self, sink: Sink[Any], *, format: BatchFormat = "arrow") -> StreamSink:
-        """Hand rows to a sink of your own: its records are batches.
+        """Write batches of rows to a custom sink.
 
         Parameters
         ----------
         sink
-            An instance of a subclass of `Sink` or `TransactionalSink`, whose ``write`` is called with lists of batches.
-            Each subtask gets a copy.
+            An instance of a subclass of `Sink` or `TransactionalSink`. Its ``write`` gets lists of batches. Each
+            subtask has a copy of the sink.
         format
-            What a batch is: ``"arrow"``, a ``pyarrow.RecordBatch``; ``"polars"`` or ``"pandas"``, a data frame;
-            ``"numpy"``, a dict of arrays by column. Default: ``"arrow"``.
+            The type of a batch. ``"arrow"`` is a ``pyarrow.RecordBatch``, ``"polars"`` and ``"pandas"`` are data
+            frames, and ``"numpy"`` is a dict of arrays by column. Default: ``"arrow"``.
 
         Raises
         ------
@@ -223,20 +231,20 @@ class RowSinks(OperatorHandle):
     def to_spark(
         self, *, run: bool = True, workers: int | None = None, launch_timeout: str | timedelta = "60s"
     ) -> DataFrame | SparkResult:
-        """Run the dataflow inside Spark, now, and return these rows as a DataFrame with their columns.
+        """Run the dataflow inside Spark and return a Spark DataFrame.
 
-        As `Stream.to_spark`, but for batches: no Python object is made of a row. The columns that stand for maps and
-        variants, see `Environment.from_spark`, are those again.
+        As `Stream.to_spark`, but in batches: rows do not become Python objects. Columns that represent maps and variants
+        become maps and variants again. See `Environment.from_spark`.
 
         Parameters
         ----------
         run, workers, launch_timeout
-            As of `Stream.to_spark`.
+            As for `Stream.to_spark`.
 
         Raises
         ------
         PlanError
-            A column is of a type that Spark has not, such as unsigned integers.
+            A column has a type that Spark lacks, such as unsigned integers.
         ConfigError
             There is no Spark session, or the job takes checkpoints.
 

@@ -1,4 +1,4 @@
-"""Streams of rows: handles on the rows that leave an operator, whose columns are known before anything runs."""
+"""`Rows`, a stream of rows with named and typed columns. Columns are checked before a job runs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from .sinks import RowSinks
 
 
 class Rows(RowSinks, ToThisProcess):
-    """Rows on their way through the dataflow, whose names and types of columns are known.
+    """A stream of rows with named and typed columns: a streaming data frame.
 
-    Made by `Environment.from_arrow`, `Environment.read_parquet` and the like, and by `Stream.to_rows`. Operators work
-    on batches of columns, in Rust and without the interpreter, but for `map_batches`. Types are ints, floats, bool,
-    utf8, binary, dates, times, timestamps, durations, decimals, and lists and structs of these. Texts, bytes and lists
-    of every kind come as one kind each, dictionaries as what they stand for.
+    Sources such as `Environment.from_arrow` and `Environment.read_parquet` create rows, and so does `Stream.to_rows`.
+    Operators process batches of columns in Rust. Only `map_batches` calls Python.
+
+    Column types are ints, floats, bool, utf8, binary, dates, times, timestamps, durations and decimals. Lists and
+    structs of these work, too. All Arrow types of strings are read as ``utf8``, all types of bytes as ``binary``, and
+    all types of lists as one list type. Dictionary columns are read as their values.
 
     Examples
     --------
@@ -65,12 +67,12 @@ class Rows(RowSinks, ToThisProcess):
         return "\n".join([f"Rows from {', '.join(origin.node.name for origin in self._origins)}", *columns])
 
     def uid(self, uid: str) -> Rows:
-        """Give the operator a name that stays when the dataflow around it changes.
+        """Set the operator's stable ID, by which a savepoint finds its state.
 
         Parameters
         ----------
         uid
-            Unique in the dataflow. What an aggregation does in front of the exchange is called ``"<uid>/partial"``.
+            Unique in the dataflow. The partial aggregation upstream of the exchange gets ``"<uid>/partial"``.
 
         Raises
         ------
@@ -91,37 +93,66 @@ class Rows(RowSinks, ToThisProcess):
 
     @property
     def schema(self) -> dict[str, str]:
-        """Names and types of the columns, in their order."""
+        """Names and types of the columns, in order.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).schema
+        {'user': 'utf8', 'spent': 'float64'}
+        """
         return {name: kind for name, kind, _ in self._schema.fields()}
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns, in their order."""
+        """Names of the columns, in order.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).columns
+        ['user', 'spent']
+        """
         return list(self.schema)
 
     def __arrow_c_schema__(self) -> object:
         return self._schema.__arrow_c_schema__()
 
     def filter(self, *predicates: Expr) -> Rows:
-        """Keep the rows for which all predicates are true; where a value is missing and nobody knows, a row goes.
+        """Keep only rows for which all predicates are true.
+
+        `filter` drops rows for which a predicate is false or null.
+
+        Parameters
+        ----------
+        *predicates
+            Expressions of type bool, at least one.
+
+        Raises
+        ------
+        PlanError
+            There is no predicate, or one is not an expression.
 
         Examples
         --------
         >>> import pyarrow as pa
         >>> dear = env.from_arrow(pa.table({"price": [1.0, 3.0]})).filter(fn.col("price") > 2)
+        >>> dear.to_arrow().to_pylist()
+        [{'price': 3.0}]
         """
         steps = [{"filter": _expression("filter", predicate)._tree()} for predicate in predicates]
         return self._project("filter", steps)
 
     def select(self, *columns: str | Expr, **named: Any) -> Rows:
-        """Make rows of these columns, and no others.
+        """Select or compute columns, and drop all others.
 
         Parameters
         ----------
         *columns
-            Names of columns, or expressions, which are called as their first column or by `Expr.alias`.
+            Names of columns, or expressions. An expression's column gets the name of its first column, or the name
+            that you give it with `Expr.alias`.
         **named
-            Expressions or values, by the name of the column that they make.
+            Expressions or values, by the name of their column.
 
         Examples
         --------
@@ -135,28 +166,65 @@ class Rows(RowSinks, ToThisProcess):
         return self._project("select", [{"select": named_columns("select", columns, named)}])
 
     def with_columns(self, *columns: str | Expr, **named: Any) -> Rows:
-        """Add columns, or put them in the place of those of the same name; all see the rows as they came.
+        """Add columns, or replace columns of the same name.
+
+        All expressions read the input columns, so none sees a column that the same call adds.
 
         Parameters
         ----------
         *columns, **named
-            As of `select`.
+            As for `select`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> trades = env.from_arrow(pa.table({"price": [1.0, 3.0], "size": [2, 2]}))
+        >>> trades.with_columns(worth=fn.col("price") * fn.col("size")).columns
+        ['price', 'size', 'worth']
         """
         return self._project("with_columns", [{"with_columns": named_columns("with_columns", columns, named)}])
 
     def drop(self, *columns: str) -> Rows:
-        """Make rows without these columns."""
+        """Drop columns.
+
+        Parameters
+        ----------
+        *columns
+            Names of columns.
+
+        Raises
+        ------
+        PlanError
+            There is no such column.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).drop("spent").columns
+        ['user']
+        """
         self._known("drop", columns)
         kept = [name for name in self.columns if name not in columns]
         return self._project("drop", [{"select": named_columns("drop", kept, {})}])
 
     def rename(self, names: dict[str, str]) -> Rows:
-        """Call columns by other names.
+        """Rename columns.
 
         Parameters
         ----------
         names
-            The new name of each column that gets one, by the old one.
+            The new names of columns, by their old names. Other columns keep their names.
+
+        Raises
+        ------
+        PlanError
+            There is no such column, or two columns would get the same name.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).rename({"spent": "total"}).columns
+        ['user', 'total']
         """
         self._known("rename", names)
         renamed = [names.get(name, name) for name in self.columns]
@@ -167,19 +235,40 @@ class Rows(RowSinks, ToThisProcess):
         return self._project("rename", [{"select": columns}])
 
     def cast(self, types: dict[str, str]) -> Rows:
-        """Give columns other types; a value that does not fit ends the job with its row.
+        """Convert columns to other types.
+
+        A value that does not fit its new type ends the job. The error shows the row. To get null instead, use
+        `Expr.cast` with ``strict=False``.
 
         Parameters
         ----------
         types
-            The new type of each column that gets one, by its name.
+            The new types by name of column, such as ``{"price": "float64"}``. Other columns keep their types.
+
+        Raises
+        ------
+        PlanError
+            There is no such column or type.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> env.from_arrow(pa.table({"user": ["ann"], "spent": [1]})).cast({"spent": "float64"}).schema
+        {'user': 'utf8', 'spent': 'float64'}
         """
         self._known("cast", types)
         columns = [{"name": name, "value": col(name).cast(kind)._tree()} for name, kind in types.items()]
         return self._project("cast", [{"with_columns": columns}])
 
     def explode(self, column: str) -> Rows:
-        """Make a row of each item of the lists in a column; of an empty list, and of one that is missing, none.
+        """Make one row for each item of the lists in a column.
+
+        Empty lists and nulls give no row.
+
+        Parameters
+        ----------
+        column
+            Name of a column of lists.
 
         Examples
         --------
@@ -201,22 +290,32 @@ class Rows(RowSinks, ToThisProcess):
         schema: SchemaLike | None = None,
         format: BatchFormat = "arrow",
     ) -> Rows:
-        """Call a function with each batch: with what is there, up to 8,192 rows, never waited for.
+        """Call a Python function with each batch of at most 8,192 rows.
+
+        A batch holds the rows that are ready, so its size depends on timing. flownet never waits to fill a batch.
 
         Parameters
         ----------
         function
-            Returns rows of any number: a batch or table of pyarrow, polars or another library with the Arrow PyCapsule
-            interface, a data frame of pandas, or for ``"numpy"`` a dict of arrays. It runs in the workers.
+            Takes a batch and returns any number of rows. It may return a batch or table of pyarrow, polars or another
+            library with the Arrow PyCapsule interface, or a data frame of pandas. With format ``"numpy"`` it returns a
+            dict of arrays. It runs in the workers.
         schema
-            The columns that it returns. Default: None, it is called with no rows once, here, to see.
+            The columns that the function returns. Default: None, ``map_batches`` finds them by calling the function
+            once, immediately, with a batch of no rows.
         format
-            What it is given: ``"arrow"``, a ``pyarrow.RecordBatch``; ``"polars"`` or ``"pandas"``, a data frame;
-            ``"numpy"``, a dict of arrays by column. Default: ``"arrow"``.
+            The type of the argument. ``"arrow"`` is a ``pyarrow.RecordBatch``, ``"polars"`` and ``"pandas"`` are data
+            frames, and ``"numpy"`` is a dict of arrays by column. Default: ``"arrow"``.
+
+        Raises
+        ------
+        PlanError
+            ``function`` is not callable, or flownet cannot find out its columns.
 
         Notes
         -----
-        Rows keep their event time where as many come out as went in. Elsewhere call `assign_timestamps` behind it.
+        If the function returns as many rows as it got, rows keep their event times. Otherwise call
+        `assign_timestamps` on the result.
 
         Examples
         --------
@@ -252,33 +351,33 @@ class Rows(RowSinks, ToThisProcess):
         idle_after: str | timedelta | None = None,
         max_ahead: str | timedelta | None = None,
     ) -> Rows:
-        """Take the event time of rows from a column, and say how far rows are out of order.
+        """Take event times from a column and generate watermarks.
 
-        Call it in front of the first exchange, also behind `Stream.to_rows`, `select` or `filter`: watermarks are then
-        by file or split of the source. A `rebalance` in front of it moves behind it.
+        Call it upstream of the first exchange. It may follow `Stream.to_rows`, `select` or `filter`. Each file or split
+        of the source then has its own watermark. A `rebalance` upstream of it moves downstream of it.
 
         Parameters
         ----------
         column
-            A timestamp, which counts in UTC whatever its zone, a date, or an ``int64`` of milliseconds since 1970.
-            Integers that are plainly in another unit end the job with an `OperatorError`: cast them to a timestamp
-            before.
+            A timestamp of any time zone, a date, or an ``int64`` of milliseconds since 1970, in UTC. Integers that are
+            clearly in another unit end the job with an `OperatorError`. Cast these to a timestamp first.
         delay
-            A promise: a row comes at most so long after later rows of its file, row group, partition or table. Rows
-            that break it may be late, which is counted and warned of. Default: None, nothing is promised, and no row
-            is ever late. Event time then advances by what is known of unread input: the statistics of Parquet files,
-            the rows ahead in a table. Over CSV and JSON it waits for the end of the input, so windows stay in state
-            until then. Input that may have no end, such as a reader, a function or a topic, needs a delay.
+            The most that a row arrives after later rows of its file, row group, partition or table. Rows that break
+            this bound may be late. Late rows are counted, and a warning reports them. Default: None, there is no bound,
+            and no row is ever late. Event time then advances by the statistics of unread Parquet files and by the
+            rows ahead in a table. Over CSV and JSON it waits for the end of the input, and windows stay in state until
+            then. Input that may have no end needs a delay, such as a reader, a function or a topic.
         idle_after
-            Do not wait for a subtask that has had no rows for so long. Default: None, wait.
+            Stop waiting for a subtask after it has had no rows for this long. Default: None, always wait.
         max_ahead
-            A row further ahead of the others of its split does not move event time, as of
-            `WatermarkStrategy.with_max_ahead`. It needs a delay. Default: None, every row does.
+            A row that is further than this ahead of the others of its split does not advance event time. See
+            `WatermarkStrategy.with_max_ahead`. It needs a delay. Default: None, every row advances event time.
 
         Raises
         ------
         PlanError
-            There is no such column, or none of event times; or ``delay`` is missing and the input may have no end.
+            There is no such column, or it cannot hold event times. Or ``delay`` is missing and the input may have no
+            end.
 
         Examples
         --------
@@ -312,20 +411,20 @@ class Rows(RowSinks, ToThisProcess):
         return self._then("assign_timestamps", settings, self._schema)
 
     def key_by(self, *columns: str | Expr, **named: Any) -> rows.KeyedRows:
-        """Say which columns are the key of rows: equal keys meet in one subtask, as those of objects do.
+        """Partition rows by key. Rows with equal keys go to the same subtask.
 
         Parameters
         ----------
         *columns
-            Names of columns, or expressions, which are called as their first column or by `Expr.alias`. Of any type but
-            lists, structs and decimals of a negative scale.
+            Names of columns, or expressions. An expression's column gets the name of its first column, or the name
+            that you give it with `Expr.alias`. Lists, structs and decimals of a negative scale cannot be keys.
         **named
-            Expressions, by the name of the column of results that they make.
+            Expressions, by the name of their column in results.
 
         Raises
         ------
         PlanError
-            If there is no such column, if its type makes no keys, or if two are called the same.
+            There is no such column, its type cannot be a key, or two columns have the same name.
 
         Examples
         --------
@@ -337,9 +436,9 @@ class Rows(RowSinks, ToThisProcess):
         return self._keyed_by("key_by", columns, named)
 
     def group_by(self, *columns: str | Expr, **named: Any) -> rows.GroupedRows:
-        """Group rows, for one result for each group when the input ends.
+        """Group rows of bounded input, for one result per group.
 
-        The input has to end. For results of an endless stream, use windows: ``key_by(...).window(...)``.
+        Results are emitted when the input ends. For an endless stream use windows: ``key_by(...).window(...)``.
 
         Parameters
         ----------
@@ -376,18 +475,20 @@ class Rows(RowSinks, ToThisProcess):
         return rows.KeyedRows(keyed, keys)
 
     def side_output(self, tag: OutputTag) -> Rows:
-        """Read a side output of the operator.
+        """Read late rows from a side output of the operator.
+
+        Rows of a side output that you do not read are dropped.
 
         Parameters
         ----------
         tag
-            What `WindowedRows.side_output_late_data` was given, or a join by its ``side_output_left_late_data=`` or
-            ``side_output_right_late_data=``. Rows that nobody reads are dropped.
+            The tag that you gave to `WindowedRows.side_output_late_data`, or to a join as
+            ``side_output_left_late_data=`` or ``side_output_right_late_data=``.
 
         Returns
         -------
         Rows
-            The rows as they came to the windows or the join, with their event time.
+            The rows as they reached the windows or the join, with their event times.
 
         Raises
         ------
@@ -415,18 +516,18 @@ class Rows(RowSinks, ToThisProcess):
         return Rows(self._env, (Origin(node, tag=tag.name),), self._sides[tag.name])
 
     def union(self, *others: Rows) -> Rows:
-        """Merge these rows with others of the same columns.
+        """Merge streams of rows that have the same columns.
 
         Parameters
         ----------
         *others
-            Rows with columns of the same names and types, in the same order. A column that may have nulls in one of
-            them may have nulls in the result.
+            Rows with columns of the same names and types, in the same order. If a column may be null in one stream, it
+            may be null in the result.
 
         Raises
         ------
         PlanError
-            Their columns differ, or they belong to another environment.
+            The columns differ, or the streams belong to different environments.
 
         Examples
         --------
@@ -450,25 +551,36 @@ class Rows(RowSinks, ToThisProcess):
         return Rows(self._env, origins, merged[0]._schema)
 
     def rebalance(self) -> Rows:
-        """Deal batches out evenly to the subtasks of what follows."""
+        """Distribute batches evenly to the subtasks of the next operator.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> even = env.from_arrow(pa.table({"price": [1.0, 3.0]})).rebalance().filter(fn.col("price") > 2)
+        """
         return self._by("rebalance")
 
     def broadcast(self) -> Rows:
-        """Send all rows to every subtask of what follows."""
+        """Send all rows to every subtask of the next operator.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> everywhere = env.from_arrow(pa.table({"price": [1.0, 3.0]})).broadcast().filter(fn.col("price") > 2)
+        """
         return self._by("broadcast")
 
     def to_objects(self, *, as_dicts: bool = True) -> Stream[Any]:
-        """Make a record of each row, for functions of one record, and for sinks.
+        """Convert each row to a Python record, a dict or a tuple.
 
-        Values become what Python has for them: ``int``, ``float``, ``str``, ``datetime``, ``Decimal``, ...; of
-        nanoseconds whole microseconds are left. Records keep the event time of their rows. A date, time or duration
-        that Python has no object for, such as one of the year 10000, ends the job with an ``OverflowError`` that names
-        the column.
+        Values become Python objects: ``int``, ``float``, ``str``, ``datetime``, ``Decimal`` and so on. Nanoseconds are
+        cut to microseconds. Records keep the event times of their rows. A time that Python cannot represent, such as
+        one of the year 10000, ends the job with an ``OverflowError`` that names the column.
 
         Parameters
         ----------
         as_dicts
-            Whether records are dicts by name of column; else tuples. Default: True.
+            True for dicts by name of column, False for tuples. Default: True.
 
         Examples
         --------
@@ -498,14 +610,14 @@ class Rows(RowSinks, ToThisProcess):
 
     @staticmethod
     def _of_records(env: DataflowOwner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:
-        """Make rows of the records of a stream."""
+        """Create rows from the records of a stream."""
         found = schema_of("to_rows", schema)
         node = env._dataflow.add({"rows": {"to_rows": {"output": found.planned()}}}, name="to_rows", inputs=origins)
         return Rows(env, (Origin(node),), found)
 
     def _with_nulls(self, columns: list[str]) -> Rows:
-        """Let these columns, and values inside them, be null."""
-        # A cast that gives null for what does not fit has a nullable type, and everything fits here.
+        """Make these columns, and the values inside them, nullable."""
+        # A cast with strict=False has a nullable type. Here every value fits, so it changes nothing else.
         made = [
             {"name": name, "value": col(name).cast(kind, strict=False)._tree()}
             for name, kind, nullable in self._schema.fields()
@@ -543,11 +655,11 @@ def _expression(method: str, given: object) -> Expr:
 
 
 _NESTED = ("list", "struct")
-"""What names of types begin with whose values hold others."""
+"""Prefixes of the names of nested types."""
 
 
 def _columns_with_nulls(merged: tuple[Rows, ...]) -> list[str]:
-    """Find the columns that need a type for nulls, so that rows of all inputs have one schema."""
+    """Find the columns that must become nullable so that all inputs have the same schema."""
     flags = zip(*([nullable for _, _, nullable in each._schema.fields()] for each in merged), strict=True)
     differ = [len(set(of_column)) > 1 for of_column in flags]
     kinds = merged[0].schema
