@@ -1,6 +1,6 @@
-"""Where rows may come from: the methods of an environment that begin a stream of them.
+"""Sources of rows: the methods of an environment that create `Rows`.
 
-All that rows are is imported by the first of them, so that a job of objects does not wait for it as it starts.
+The first call imports the rest of this package, so jobs without rows start faster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RowSources:
-    """The methods of an environment that begin a stream of rows."""
+    """The methods of an environment that read rows."""
 
     _dataflow: Dataflow
 
@@ -35,28 +35,30 @@ class RowSources:
         delay: str | timedelta | None = None,
         max_ahead: str | timedelta | None = None,
     ) -> rows.Rows:
-        """Start from a table, or a stream of batches, of any library with the Arrow PyCapsule interface.
+        """Read rows from an Arrow table, data frame or reader.
+
+        Any library with the Arrow PyCapsule interface works.
 
         Parameters
         ----------
         source
-            A table, data frame or reader of pyarrow, polars, pandas, DuckDB and others, read in one subtask of this
-            process without a copy. A reader is used up by the first run, and no run goes on within it after a failure.
+            A table, data frame or reader of pyarrow, polars, pandas, DuckDB or others. One subtask of this process
+            reads it, without a copy. Only one run can read a reader, and that run cannot resume after a failure.
 
-            Or a function: it is sent to the workers, and every subtask of the source calls it with its own index and
-            the number of subtasks and reads what it returns. It has to split the work by these two, and to return the
-            same rows when it is called again.
+            Or a function, which runs in the workers. Each subtask of the source calls it with its index and the number
+            of subtasks, and reads the table or reader that it returns. The function must split the work by these two
+            numbers. It must return the same rows when it is called again.
         schema
-            The columns of what a function returns: ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or
-            another library. Default: None, which is for what is no function.
+            The columns that the function returns: ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or
+            another library. Default: None, for sources that are no function.
         event_time, delay, max_ahead
             As ``column``, ``delay`` and ``max_ahead`` of `Rows.assign_timestamps`. Default: None, rows have no event
-            time; no delay, nothing is promised of the order of rows; every row moves event time.
+            time, no bound on their disorder, and no limit by which they are ahead.
 
         Raises
         ------
         PlanError
-            It is no such source, or a column has a type that rows cannot have.
+            ``source`` is neither of these, or a column has a type that rows cannot have.
 
         Examples
         --------
@@ -87,15 +89,17 @@ class RowSources:
         delay: str | timedelta | None = None,
         max_ahead: str | timedelta | None = None,
     ) -> rows.Rows:
-        """Start from a structured array of numpy, or several, whose fields are the columns.
+        """Read rows from structured numpy arrays. Fields become columns.
+
+        It needs pyarrow.
 
         Parameters
         ----------
         array
-            Of one dimension; or a list of such, with the same fields, or an iterator, which is asked for the next one
-            when that is wanted, and can be read by one run. pyarrow has to be installed.
+            A structured array of shape ``(n,)``, or a list or an iterator of such arrays with equal fields. The source
+            takes the next array of an iterator when it needs one. Only one run can read an iterator.
         event_time, delay, max_ahead
-            As of `from_arrow`.
+            As for `from_arrow`.
 
         Examples
         --------
@@ -120,48 +124,51 @@ class RowSources:
         max_ahead: str | timedelta | None = None,
         order: ReadOrder = "event_time",
     ) -> rows.Rows:
-        """Start from the rows of Parquet files, which the subtasks share: by row groups, of 64 files or more by files.
+        """Read rows from Parquet files.
+
+        Subtasks share the work by row group, or by file if there are 64 files or more. It needs pyarrow, also on the
+        workers.
 
         Parameters
         ----------
         paths
-            Files, folders and patterns such as ``"data/2026-*/*.parquet"``. Of folders all ``*.parquet`` are read, but
-            for hidden files and folders: names that begin with ``.`` or ``_``, unless they are partitions such as
-            ``_day=1``. Listed here, once. pyarrow has to be installed, where workers are too. Columns are those of all
-            files, matched by name, and those that folders below a given one say, as in ``country=de/day=2026-11-23/``.
-            A file without a column has nulls there.
+            Files, folders and patterns such as ``"data/2026-*/*.parquet"``. They are listed once, when you call this.
+            From folders, all ``*.parquet`` are read. Hidden files and folders are skipped: names that begin with ``.``
+            or ``_``, except partitions such as ``_day=1``. Rows have the columns of all files, matched by name, and
+            those of subfolders such as ``country=de/day=2026-11-23/``. A column that a file lacks is null there.
         columns
-            The columns that are read. Default: None, all.
+            The columns to read. Default: None, all.
         filter
-            As `Rows.filter`. Row groups of which statistics, or folders, say that no row is wanted are not read: by
-            comparisons of a column with a written number, text or date, joined by ``&`` and ``|``. Default: None, all
-            rows.
+            As for `Rows.filter`. Row groups are skipped if their statistics or folders show that no row matches. This
+            works for comparisons of a column with a constant number, string or date, joined by ``&`` and ``|``.
+            Default: None, all rows.
         partitions
-            Types of columns that folders say, by name. Default: None; ``int64`` where all values are whole numbers,
-            ``date`` where all are dates, else ``utf8``.
+            Types of the columns of folders, by name. Default: None, ``int64`` if all values are whole numbers, ``date``
+            if all are dates, otherwise ``utf8``.
         event_time, delay, max_ahead
-            As of `from_arrow`. Statistics of row groups say how far event time may advance, so they need no delay.
+            As for `from_arrow`. Statistics of row groups limit event time, so you need no delay.
         order
-            In which order a subtask reads its row groups: ``"event_time"``, by the least times in their statistics, or
-            ``"as listed"``, which uses no statistics. Results are the same; how long windows stay in state differs.
-            Default: ``"event_time"``.
+            The order in which a subtask reads its row groups. ``"event_time"`` sorts them by the minimum times in their
+            statistics. ``"as listed"`` does not use statistics. Results are the same, but windows may stay in state
+            longer. Default: ``"event_time"``.
 
         Raises
         ------
         InputError
-            There is no such file or folder, no file in it, one is not one of Parquet, a column has types in two files
-            that have no type in common, or folders do not say the same columns, or no value of its type.
+            There is no such file or folder, a folder has no such file, or a file is not a Parquet file. Or the types of
+            a column in two files have no common type. Or folders have different columns, or a value that does not fit
+            its type.
         PlanError
             There is no such column, or it has a type that rows cannot have.
         OperatorError
-            When the job runs: a page does not have its checksum, or a file is damaged; the text names the file.
+            When the job runs: a page has a wrong checksum, or a file is damaged. The error names the file.
 
         Notes
         -----
-        If files have a column in different types, rows have the type that holds all of their values: the wider of two
-        ints or floats, float64 for ints and floats, the finer unit of times. A value that this type cannot hold
-        exactly, such as an int above 2^53 beside floats, fails the job. Timestamps of 96 bits, as older writers have
-        them, are read in microseconds.
+        If a column has different types in several files, rows get a type that holds all of their values. This is the
+        wider of two ints or floats, float64 for ints and floats, and the finer unit of times. A value that this type
+        cannot hold exactly fails the job, such as an int above 2^53 beside floats. Timestamps of 96 bits, which older
+        writers create, are read in microseconds.
 
         Examples
         --------
@@ -193,58 +200,60 @@ class RowSources:
         max_ahead: str | timedelta | None = None,
         order: ReadOrder = "event_time",
     ) -> rows.Rows:
-        r"""Start from the rows of files of comma-separated values, which the subtasks share: one reads a file whole.
+        r"""Read rows from CSV files.
+
+        Subtasks share the files. One subtask reads a whole file.
 
         Parameters
         ----------
         paths
-            Files, folders and patterns, as of `read_parquet`. Of folders all ``*.csv`` are read, also packed ones, such
-            as ``*.csv.gz``. Columns are those of all files, matched by name, and those of folders.
+            Files, folders and patterns, as for `read_parquet`. From folders, all ``*.csv`` are read, and compressed
+            files such as ``*.csv.gz``. Rows have the columns of all files, matched by name, and those of folders.
         schema
-            Names and types of the columns of the lines. Default: None: types are inferred from the first 64 MiB of all
+            Names and types of the columns of files. Default: None, types are inferred from the first 64 MiB of all
             files together, and at least 64 KiB of each.
         columns
-            The columns that are read. Default: None, all.
+            The columns to read. Default: None, all.
         filter
-            As `Rows.filter`. Files of which folders say that no row is wanted are not read. Default: None, all rows.
+            As for `Rows.filter`. Files are skipped if their folders show that no row matches. Default: None, all rows.
         partitions
-            Types of columns that folders say, as of `read_parquet`. Default: None.
+            Types of the columns of folders, as for `read_parquet`. Default: None.
         delimiter
-            What is between two values, one character of ASCII. Default: a comma.
+            The separator of values, one ASCII character. Default: a comma.
         header
-            Whether files begin with the names of the columns; else ``schema`` says them. Default: True.
+            Whether files begin with the names of the columns. If not, ``schema`` must give the names. Default: True.
         event_time, delay, max_ahead
-            As of `from_arrow`. Lines say nothing of those behind them: without a delay event time waits for the end.
+            As for `from_arrow`. CSV has no statistics, so without a delay event time waits for the end of the input.
         order
-            In which order a subtask reads its files: ``"event_time"``, if there is a delay several at once, the one
-            that is furthest behind next; or ``"as listed"``, one after the other. Results are the same; how long
-            windows stay in state differs. Default: ``"event_time"``.
+            The order in which a subtask reads its files. ``"event_time"`` with a delay reads several files at once, and
+            always continues with the one whose event time is lowest. ``"as listed"`` reads one file after the other.
+            Results are the same, but windows may stay in state longer. Default: ``"event_time"``.
 
         Raises
         ------
         InputError
-            There is no such file or folder, no file in it, one cannot be read, two columns of a file have one name, no
-            file has a column of ``schema``, a column has types in two files that have no type in common, or folders do
-            not say the same columns, or no value of its type.
+            There is no such file or folder, a folder has no such file, or a file cannot be read. Or two columns of a
+            file have the same name, or no file has a column of ``schema``. Or the types of a column in two files have
+            no common type. Or folders have different columns, or a value that does not fit its type.
         PlanError
             There is no such column, or it has a type that rows cannot have.
         OperatorError
             When the job runs: a value does not fit its column, a line has too many or too few values, or a quote is
-            never closed; the text names file, line and column.
+            never closed. The error names file, line and column.
 
         Notes
         -----
-        Without ``schema``, an integer that a column of floats does not hold is refused, and not rounded: one beyond 64
-        bits, or one above 2^53 beside fractions. Name a type then, such as ``"decimal128(38, 0)"``.
+        Without ``schema``, integers in a column of floats are never rounded. An integer beyond 64 bits, or above 2^53
+        beside fractions, is an error. Set a type then, such as ``"decimal128(38, 0)"``.
 
-        Without ``schema``, a column with numbers and texts in one file is one of texts. If two files differ so, name
-        the type. Types of several files are widened as of `read_parquet`. Times with a zone, as in
-        ``2026-11-26T10:00:00Z``, are times in UTC; a type without a zone does not take them.
+        Without ``schema``, a column with numbers and strings in the same file is a column of strings. If one file has
+        numbers and another one strings, set the type. Types of several files are widened as for `read_parquet`. Times
+        with a zone, such as ``2026-11-26T10:00:00Z``, are times in UTC. A type without a zone does not accept them.
 
-        An empty value is null, and ``""`` is an empty text; in a column of numbers or times it is null. In a file of
-        one column an empty line is a null. Values may be of several lines, in quotes. Where the
-        schema says so, texts are dates and times, as ISO 8601 has them, durations, such as ``PT1.5S``, and bytes, two
-        hexadecimal digits each: as `Rows.write_csv` writes them.
+        An empty value is null. ``""`` is an empty string, but null in a column of numbers or times. In a file of one
+        column, an empty line is null. Quoted values may have several lines. If the schema has such types, dates and
+        times are read in ISO 8601, durations as ``PT1.5S``, and bytes as two hexadecimal digits each. `Rows.write_csv`
+        writes these forms.
 
         Examples
         --------
@@ -277,24 +286,26 @@ class RowSources:
         max_ahead: str | timedelta | None = None,
         order: ReadOrder = "event_time",
     ) -> rows.Rows:
-        r"""Start from the rows of files with a line of JSON for each, which the subtasks share: one reads a file whole.
+        r"""Read rows from files of JSON lines.
+
+        Subtasks share the files. One subtask reads a whole file.
 
         Parameters
         ----------
         paths
-            Files, folders and patterns, as of `read_parquet`. Of folders all ``*.jsonl``, ``*.ndjson`` and ``*.json``
-            are read.
+            Files, folders and patterns, as for `read_parquet`. From folders, all ``*.jsonl``, ``*.ndjson`` and
+            ``*.json`` are read.
         schema
-            Names and types of the columns; fields of lines that it has not are left out. Dates, times, durations and
-            bytes are texts, as of `read_csv`. Default: None: inferred, as of `read_csv`. Then a line with a field that
-            no inferred line has fails the job: it is not left out.
+            Names and types of the columns. Fields that are not in the schema are ignored. Dates, times, durations and
+            bytes are strings, as for `read_csv`. Default: None, the schema is inferred, as for `read_csv`. A field that
+            no inferred line has then fails the job.
         columns, filter, partitions, event_time, delay, max_ahead, order
-            As of `read_csv`.
+            As for `read_csv`.
 
         Raises
         ------
         InputError, PlanError, OperatorError
-            As of `read_csv`.
+            As for `read_csv`.
 
         Examples
         --------

@@ -36,8 +36,8 @@ class RowResults(Batches[_flownet.RowBatch], Iterator[_flownet.RowBatch]):
     """Result of `Rows.execute_and_collect`, an iterator over the batches of a running job.
 
     Each batch has the Arrow PyCapsule interface, and so has the iterator. ``pyarrow.RecordBatchReader.from_stream`` and
-    DuckDB read it batch by batch. ``polars.DataFrame`` and ``pyarrow.table`` read it to the end. If the job fails, these
-    libraries raise their own errors with its text. If you iterate yourself, you get the job's error.
+    DuckDB read it batch by batch. ``polars.DataFrame`` and ``pyarrow.table`` read it to the end. If the job fails,
+    these libraries raise their own errors with its text. If you iterate yourself, you get the job's error.
 
     The job waits if you do not take batches. It ends when you leave the ``with`` block, or when the iterator is garbage
     collected.

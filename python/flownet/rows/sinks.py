@@ -233,8 +233,8 @@ class RowSinks(OperatorHandle):
     ) -> DataFrame | SparkResult:
         """Run the dataflow inside Spark and return a Spark DataFrame.
 
-        As `Stream.to_spark`, but in batches: rows do not become Python objects. Columns that represent maps and variants
-        become maps and variants again. See `Environment.from_spark`.
+        As `Stream.to_spark`, but in batches: rows do not become Python objects. Columns that represent maps and
+        variants become maps and variants again. See `Environment.from_spark`.
 
         Parameters
         ----------
