@@ -1,4 +1,4 @@
-"""Streams cut into windows, all records together."""
+"""`AllWindowedStream`, a stream grouped by window without a key."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ R = TypeVar("R")
 
 
 class AllWindowedStream(WindowedBase, Generic[V]):
-    """All records of type ``V`` by window, in one subtask.
+    """A stream of records of type ``V``, grouped by window without a key, in one subtask.
 
-    Methods are those of `WindowedStream`; results are values alone, and ``(window, value)`` behind `with_window`.
+    Methods are those of `WindowedStream`. Results are values, and ``(window, value)`` after `with_window`.
     """
 
     _with_key = False
 
     def reduce(self, function: Callable[[V, V], V] | ReduceFunction[V], process: Any = None) -> Stream[V]:
-        """Combine the records, two at a time; as `WindowedStream.reduce`.
+        """Reduce the records of each window, as `WindowedStream.reduce`.
 
         Examples
         --------
@@ -42,7 +42,7 @@ class AllWindowedStream(WindowedBase, Generic[V]):
         result: Callable[[Any], Any] | None = None,
         process: Any = None,
     ) -> Stream[Any]:
-        """Fold the records into an accumulator; as `WindowedStream.aggregate`.
+        """Aggregate the records of each window, as `WindowedStream.aggregate`.
 
         Examples
         --------
@@ -52,7 +52,7 @@ class AllWindowedStream(WindowedBase, Generic[V]):
         return self._once(self._aggregate(init, add, merge, result, process))
 
     def count(self) -> Stream[int]:
-        """Emit the number of records.
+        """Emit the number of records of each window.
 
         Examples
         --------
@@ -70,7 +70,7 @@ class AllWindowedStream(WindowedBase, Generic[V]):
         return self._once(self._of_field("sum", field))
 
     def min(self, field: int | str | None = None) -> Stream[Any]:
-        """Emit the least value; ``field`` as for `KeyedStream.sum`.
+        """Emit the minimum; ``field`` as for `KeyedStream.sum`.
 
         Examples
         --------
@@ -79,7 +79,7 @@ class AllWindowedStream(WindowedBase, Generic[V]):
         return self._once(self._of_field("min", field))
 
     def max(self, field: int | str | None = None) -> Stream[Any]:
-        """Emit the greatest value; ``field`` as for `KeyedStream.sum`.
+        """Emit the maximum; ``field`` as for `KeyedStream.sum`.
 
         Examples
         --------
@@ -97,7 +97,9 @@ class AllWindowedStream(WindowedBase, Generic[V]):
         return self._once(self._of_field("mean", field))
 
     def min_by(self, field: int | str | None = None) -> Stream[V]:
-        """Emit the record with the least value, the first of equal ones; ``field`` as for `KeyedStream.sum`.
+        """Emit the record with the minimum; ``field`` as for `KeyedStream.sum`.
+
+        If values are equal, the first record is emitted.
 
         Examples
         --------
@@ -106,7 +108,9 @@ class AllWindowedStream(WindowedBase, Generic[V]):
         return self._once(self._of_field("min_by", field))
 
     def max_by(self, field: int | str | None = None) -> Stream[V]:
-        """Emit the record with the greatest value, the first of equal ones; ``field`` as for `KeyedStream.sum`.
+        """Emit the record with the maximum; ``field`` as for `KeyedStream.sum`.
+
+        If values are equal, the first record is emitted.
 
         Examples
         --------
@@ -115,14 +119,14 @@ class AllWindowedStream(WindowedBase, Generic[V]):
         return self._once(self._of_field("max_by", field))
 
     def top_n(self, count: int, by: Callable[[V], Any] | int | str | None = None) -> Stream[list[V]]:
-        """Emit a list of the records with the greatest values, the greatest first.
+        """Emit a list of the ``count`` greatest records, the greatest first.
 
-        Of equal ones, those that came first.
+        Ties are resolved as for `WindowedStream.top_n`.
 
         Parameters
         ----------
         count
-            How many records.
+            Maximum number of records.
         by
             A function of a record, or the index or key of a field. Default: the record itself.
 
@@ -136,12 +140,12 @@ class AllWindowedStream(WindowedBase, Generic[V]):
         return self._once(self._top_n(count, by))
 
     def process(self, function: Callable[[Window, list[V]], Iterable[R] | None]) -> Stream[R]:
-        """Work on all records of a window at once.
+        """Process all records of a window in one call.
 
         Parameters
         ----------
         function
-            Called with the window and its records in the order of their arrival. What it returns or yields is emitted.
+            Called with the window and its records, in order of arrival. It returns or yields the records to emit.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What streams and sinks have in common: they stand for an operator and can say things about it."""
+"""`OperatorHandle`, the base of streams and sinks, which configures their operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Handle = TypeVar("Handle", bound="OperatorHandle")
 
 
 class OperatorHandle:
-    """What streams and sinks share: they can say things about the operator they stand for."""
+    """Base of streams and sinks: names, places and configures their operator."""
 
     def __init__(self, env: DataflowOwner, origins: tuple[Origin, ...]) -> None:
         self._env = env
@@ -23,12 +23,13 @@ class OperatorHandle:
         return f"<{type(self).__name__} of {', '.join(origin.node.name for origin in self._origins)}>"
 
     def name(self: Handle, name: str) -> Handle:
-        """Name the operator, for plans, metrics and error texts.
+        """Name the operator, for plans, metrics and errors.
 
         Parameters
         ----------
         name
-            Any text that is not empty; need not be unique. Default: what the operator does, such as ``flat_map``.
+            A string that is not empty. It need not be unique. Without this call, the name is the method's, such as
+            ``flat_map``.
 
         Examples
         --------
@@ -38,7 +39,9 @@ class OperatorHandle:
         return self
 
     def uid(self: Handle, uid: str) -> Handle:
-        """Give the operator a name that stays when the dataflow around it changes.
+        """Set the operator's stable ID, by which checkpoints find its state.
+
+        The ID stays the same if you change other parts of the dataflow.
 
         Parameters
         ----------
@@ -58,19 +61,19 @@ class OperatorHandle:
         return self
 
     def set_parallelism(self: Handle, parallelism: int) -> Handle:
-        """Run the operator in this many subtasks.
+        """Set the number of subtasks of the operator.
 
         Parameters
         ----------
         parallelism
-            1 to 32768. Default: the environment's.
+            1 to 32768. Without this call, the environment's parallelism applies.
 
         Raises
         ------
         ConfigError
-            Not a number in that range.
+            ``parallelism`` is not a number in that range.
         PlanError
-            The operator runs once by nature, such as `Environment.from_iterable` and `Stream.collect`.
+            The operator always has one subtask, such as `Environment.from_iterable` and `Stream.collect`.
 
         Examples
         --------
@@ -88,23 +91,24 @@ class OperatorHandle:
         return self
 
     def place_on(self: Handle, *workers: int) -> Handle:
-        """Run the operator's subtasks on these workers, in turn.
+        """Place the operator's subtasks on these workers, round-robin.
 
-        For what belongs somewhere: a source beside its files, a slow operator away from the others. The operator shares
-        a task only with neighbours placed on the same workers.
+        Use it to run a source near its files, or to isolate a slow operator. The operator shares a task only with
+        neighbours on the same workers.
 
         Parameters
         ----------
         *workers
-            Numbers of workers, from 1. Without workers (``workers=0``) they have no meaning. Default: all workers.
+            Numbers of workers, from 1. Without workers (``workers=0``) they have no effect. Without this call,
+            subtasks run on all workers.
 
         Raises
         ------
         ConfigError
-            No number was given, one twice, or one that is no worker's.
+            There is no number, a number appears twice, or a number is invalid.
         PlanError
             The operator must run in this process, such as `Environment.from_iterable` over an iterable and
-            `Stream.collect`. When the job is planned: it has no such worker.
+            `Stream.collect`. When the job is planned: the job has no such worker.
 
         Examples
         --------
@@ -120,10 +124,10 @@ class OperatorHandle:
         return self
 
     def disable_chaining(self: Handle) -> Handle:
-        """Run the operator in a task of its own, apart from what comes before and after it.
+        """Disable chaining: run the operator in its own task.
 
-        Records then cross task borders as bytes. Worth it for an operator so slow that it should not hold up its
-        neighbours' thread.
+        Records to and from it are then encoded as bytes. Use it for an operator that is so slow that it should not
+        block the thread of its neighbours.
 
         Examples
         --------
@@ -133,7 +137,7 @@ class OperatorHandle:
         return self
 
     def _node(self, method: str) -> Node:
-        """Find the one operator that this handle stands for."""
+        """Return the one operator of this handle."""
         origins = self._origins
         if len(origins) != 1 or origins[0].partitioner is not None:
             partitioner = origins[0].partitioner if len(origins) == 1 else None
@@ -143,14 +147,14 @@ class OperatorHandle:
 
 
 class StreamSink(OperatorHandle):
-    """A sink that was added to the dataflow; lets it be named and placed."""
+    """A sink in the dataflow, which you can name and place."""
 
 
 _METHODS: Final[dict[PartitionerName, str]] = {"key_group": "key_by", "custom": "partition_custom"}
-"""Partitioners that are not called like the method they come from."""
+"""Methods whose name differs from the name of their partitioner."""
 
 
 def same_environment(method: str, left: OperatorHandle, right: OperatorHandle) -> None:
-    """Refuse two streams that no operator can both read."""
+    """Refuse two streams of different environments."""
     if left._env is not right._env:
         raise PlanError(f"{method}() takes a stream of the same environment, and this is of another")

@@ -1,4 +1,4 @@
-"""Streams by key: records of one key together, with state for each."""
+"""`KeyedStream`, a stream partitioned by key, with state for each key."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ S = TypeVar("S")
 
 
 class KeyedStream(Stream[V], Generic[K, V]):
-    """Records of type ``V`` brought together by their key of type ``K``.
+    """A stream of records of type ``V``, partitioned by a key of type ``K``.
 
-    `count`, `sum`, `process` and the like work on each key by itself and emit a result for each record as it arrives;
-    `window` gives one result for each key and stretch of time instead.
+    Methods such as `count`, `sum` and `process` work on each key separately and emit a result for each record. `window`
+    emits one result for each key and window instead.
 
-    It is a `Stream` too. ``map``, ``flat_map``, ``filter`` and the sinks see the records alone, each record in the
-    subtask of its key, and give a plain stream: to work by key behind them, call `key_by` again. A partitioning that
-    follows, such as `rebalance` or another `key_by`, takes the place of this one.
+    A keyed stream is a `Stream`, too. ``map``, ``flat_map``, ``filter`` and the sinks see records without their key, in
+    the subtask of the key. They return a plain stream. To work by key downstream of them, call `key_by` again. Another
+    partitioning, such as `rebalance` or `key_by`, replaces this one.
     """
 
     def reduce(self, function: Callable[[V, V], V] | ReduceFunction[V]) -> Stream[V]:
-        """Combine the records of each key, two at a time, and emit the value so far for each record.
+        """Reduce the records of each key and emit each intermediate value.
 
-        The value alone: it is of the records' own type, and has the key in it if they have. `WindowedStream.reduce`
-        emits ``(key, value)``, as `count`, `sum`, `min` and `max` do.
+        The result is the value without the key. It has the type of the records. `WindowedStream.reduce` emits ``(key,
+        value)``, as `count`, `sum`, `min` and `max` do.
 
         Parameters
         ----------
         function
-            Called with the value so far and the next record. The first record of a key is its first value. Or a
-            `ReduceFunction`.
+            Called with the value so far and the next record, or a `ReduceFunction`. The first record of a key is its
+            first value.
 
         Examples
         --------
@@ -72,12 +72,14 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return self._fold("count", "count")
 
     def sum(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Add up the records of each key and emit ``(key, sum so far)`` for each record.
+        """Sum the records of each key and emit ``(key, sum so far)``.
+
+        Each record emits a result.
 
         Parameters
         ----------
         field
-            What to add: an index for tuples and lists, a key for dicts. Default: the record itself.
+            The field to sum: an index for tuples and lists, a key for dicts. Default: None, the record itself.
 
         Examples
         --------
@@ -86,7 +88,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return self._fold("sum", field_of("sum", field))
 
     def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Emit ``(key, least value so far)`` for each record; ``field`` as for `sum`.
+        """Emit ``(key, minimum so far)`` for each record; ``field`` as for `sum`.
 
         Examples
         --------
@@ -95,7 +97,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return self._fold("min", field_of("min", field))
 
     def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Emit ``(key, greatest value so far)`` for each record; ``field`` as for `sum`.
+        """Emit ``(key, maximum so far)`` for each record; ``field`` as for `sum`.
 
         Examples
         --------
@@ -104,12 +106,12 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return self._fold("max", field_of("max", field))
 
     def process(self, function: KeyedProcessFunction[K, V, R]) -> Stream[R]:  # type: ignore[override]
-        """Work on the records with state and timers for each key.
+        """Process records with state and timers for each key.
 
         Parameters
         ----------
         function
-            An instance of a subclass of `KeyedProcessFunction`; each subtask gets a copy.
+            An instance of a subclass of `KeyedProcessFunction`. Each subtask gets a copy.
 
         Raises
         ------
@@ -137,13 +139,13 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return self._then({"process": {}}, function, name=type(function).__name__)
 
     def map_with_state(self, function: Callable[[Any, V], tuple[Any, R]]) -> Stream[R]:
-        """Turn each record into another, with what is known of its key.
+        """Map each record with state for its key.
 
         Parameters
         ----------
         function
-            Called with the state of the key, None for its first record, and the record; returns the state and what is
-            emitted. A state of None forgets the key.
+            Called with the state of the key and the record. The state is None for the first record of a key. Returns a
+            tuple of the new state and the record to emit. Return None as state to clear it.
 
         Examples
         --------
@@ -158,19 +160,21 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return self.process(_WithState(function_of("map_with_state", function))).name("map_with_state")
 
     def deduplicate(self, ttl: str | timedelta | None = None) -> Stream[V]:
-        """Let the first record of each key pass, and no other.
+        """Drop duplicate records: only the first record of each key passes.
 
-        With ``ttl`` and timestamps the answer depends on the records alone: a record waits until the watermark reaches
-        its time, and passes if no record of its key passed within ``ttl`` before. Of records of one key and time the
-        one with the least encoded bytes passes. Late records are dropped and counted. Else records pass at once, and if
-        records of a key come from several subtasks, which of them is first depends on timing.
+        With ``ttl`` and timestamps the result depends only on the records. Each record waits until the watermark
+        reaches its time. It passes if no record of its key passed within ``ttl`` before it. If records have the same
+        key and time, the one whose encoded bytes sort first passes. Late records are dropped and counted.
+
+        In all other cases records pass at once. If the records of a key come from several subtasks, timing decides
+        which one is first.
 
         Parameters
         ----------
         ttl
-            How long a key is remembered after the record that passed; then it counts as new. By event time if records
-            have timestamps, otherwise by the wall clock. A whole number of milliseconds. Default: for ever, which costs
-            memory for each key.
+            How long a key is remembered after a record passed. Later records of the key count as new. Measured by event
+            time if records have timestamps, otherwise by the wall clock. In whole milliseconds. Default: None, for
+            ever. Each key then needs memory.
 
         Examples
         --------
@@ -189,24 +193,24 @@ class KeyedStream(Stream[V], Generic[K, V]):
         memory: str | int = "64MiB",
         disk: str | int = "1GiB",
     ) -> Stream[tuple[K, S]]:
-        """Keep a value for each key that changes as long as records make others: a delta iteration.
+        """Run a delta iteration, which updates a value for each key.
 
-        The values are the solution set, the records that go round are the workset: a record may change the value of its
-        key, and a change makes records for other keys, or for the same. When the input has ended and no record is left,
-        the iteration is over. Records of a key come in no particular order: the result is the same for all of them if
-        ``update`` comes to the same value in any order, as with the least or the greatest.
+        The values are the solution set. The records in the loop are the workset. A record may change the value of its
+        key, and a change may emit records for any key into the loop. The iteration ends when the input has ended and no
+        record is left. Records of a key arrive in no particular order. To get the same result in each run, ``update``
+        must not depend on that order. A minimum or a maximum does not.
 
         Parameters
         ----------
         update
-            Called with the value of the record's key, None before the first, and the record. Returns None if nothing
-            changes, or the new value and the records that go round because of it. It must not change the value that it
-            is given without returning it.
+            Called with the value of the record's key and the record. The value is None before the first update. Returns
+            None if nothing changes. Otherwise it returns a tuple of the new value and the records to send into the
+            loop. If it changes its argument in place, it must return it.
         results
-            ``"last"`` emits the value of each key once, when the iteration is over; ``"changes"`` each value as it is
-            set.
+            ``"last"`` emits the value of each key once, at the end. ``"changes"`` emits each new value. Default:
+            ``"last"``.
         memory, disk
-            As of `Stream.iterate`.
+            As for `Stream.iterate`.
 
         Returns
         -------
@@ -216,13 +220,13 @@ class KeyedStream(Stream[V], Generic[K, V]):
         Raises
         ------
         PlanError
-            ``update`` is no function, or as for `Stream.iterate`.
+            ``update`` is not a function, or as for `Stream.iterate`.
         ConfigError
-            ``results``, ``memory`` or ``disk`` cannot be used.
+            ``results``, ``memory`` or ``disk`` is invalid.
 
         Examples
         --------
-        The least number that can be reached from each one, going to its half or a third:
+        From each start, go to a half or a third of a number. For each number, find the smallest start that reaches it:
 
         >>> def reach(least, record):
         ...     number, start = record
@@ -237,12 +241,14 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return iterate_delta(self, update, results, (memory, disk))
 
     def interval_join(self, other: KeyedStream[K, U]) -> IntervalJoin[V, U]:
-        """Bring together records of two streams of one key that are near enough in event time.
+        """Join with records of the same key whose event times are near.
+
+        Set the bounds with ``between``.
 
         Parameters
         ----------
         other
-            Another stream by key, of the same environment.
+            Another keyed stream of the same environment.
 
         Examples
         --------
@@ -259,18 +265,18 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return IntervalJoin(self, other)
 
     def as_of_join(self, other: KeyedStream[K, U], how: JoinKind = "inner") -> AsOfJoin[V, U]:
-        """Bring each record together with the newest version of another stream that is not after it in event time.
+        """Join each record with the newest earlier version of its key.
 
-        A record waits until the watermark has come to its time, when no other version can come. Of each key the newest
-        version before the watermark is kept, for ever, and all after it.
+        A record waits until the watermark reaches its time, because no earlier version can arrive after that. State
+        has, for each key, the newest version before the watermark and all versions after it. They never expire.
 
         Parameters
         ----------
         other
-            The versions: another stream by key, of the same environment. Each is valid from its time to that of the
-            next; of several at one time the last that came is.
+            The versions: another keyed stream of the same environment. A version is valid from its time until the time
+            of the next one. If several versions have the same time, the one that arrived last is valid.
         how
-            ``"inner"``: records without a version are dropped; ``"left"``: they are paired with None.
+            ``"inner"`` drops records without a version. ``"left"`` pairs them with None. Default: ``"inner"``.
 
         Examples
         --------
@@ -287,13 +293,13 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return AsOfJoin(self, other, how)
 
     def window(self, window: WindowAssigner) -> WindowedStream[K, V]:
-        """Cut the records of each key into windows.
+        """Group the records of each key by window.
 
         Parameters
         ----------
         window
-            How to cut: ``Tumbling("5s")``, ``Sliding("60s", "1s")``, ``Session("30s")``, ``Global()``, or
-            ``EndOfInput()`` for one window that fires when the input has ended.
+            ``Tumbling("5s")``, ``Sliding("60s", "1s")``, ``Session("30s")``, ``Global()``, or ``EndOfInput()`` for one
+            window that fires when the input ends.
 
         Examples
         --------
@@ -302,16 +308,16 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return WindowedStream._of(self, window)
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, V]:
-        """Cut the records of each key into windows of so many, as they arrive.
+        """Group the records of each key into windows of ``size`` records.
 
-        Evictors and triggers see the times that those of `Global` see.
+        Records are counted in order of arrival. Evictors and triggers see the same times as in `Global` windows.
 
         Parameters
         ----------
         size
-            Records of a window. What is left of fewer goes out when the input ends.
+            Records of a window. An incomplete window is emitted when the input ends.
         slide
-            Records from one result to the next, which is over the last ``size`` records. Default: ``size``.
+            Records from one result to the next. Each result is over the last ``size`` records. Default: None, ``size``.
 
         Examples
         --------
@@ -334,7 +340,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
 
 
 class _WithState(KeyedProcessFunction[Any, Any, Any]):
-    """Hands a function what it said last about a key."""
+    """Calls a function with the state that it returned last for a key."""
 
     def __init__(self, function: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self._function = function

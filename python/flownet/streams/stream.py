@@ -1,8 +1,8 @@
-"""Streams: handles on the records that leave an operator.
+"""`Stream`, a stream of Python records.
 
-A stream describes; nothing runs before ``Environment.execute()``. Each method that transforms returns a new stream and
-leaves the one it was called on as it is, so a stream can be used any number of times. Methods that describe the
-operator itself (`Stream.name`, `Stream.uid`, `Stream.set_parallelism`, chaining) return the same stream.
+A stream only describes a dataflow. Nothing runs before ``Environment.execute()``. Each transformation returns a new
+stream and does not change the old one, so you can use a stream several times. Methods that configure the operator
+(`Stream.name`, `Stream.uid`, `Stream.set_parallelism`, chaining) return the same stream.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ U = TypeVar("U")
 
 
 class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
-    """Records of type ``T`` on their way through the dataflow.
+    """A stream of Python records of type ``T``.
 
     Records are values of the built-in types, tuples, lists, dicts, sets, datetimes, decimals, UUIDs, numpy scalars and
-    arrays, and instances of dataclasses, NamedTuples, Enums, attrs classes and pydantic models, which come out as equal
-    instances that were made without ``__init__``. Other types may pass between operators of one task, and between
-    tasks with ``Environment(codec="pickle")``.
+    numpy arrays. Instances of dataclasses, NamedTuples, Enums, attrs classes and pydantic models are records, too. They
+    are copied between tasks without a call of ``__init__``. Other types may pass between operators of the same task.
+    With ``Environment(codec="pickle")`` they may pass between tasks.
 
-    The functions that operators are given run in worker processes, one record at a time in each subtask. They are sent
-    there once, with what they refer to; `NotShippableError` names what cannot be sent. Without workers they are copied
-    the same way. They may change what they are given, and keep what they emit: nobody else has it, unless
-    ``Environment(object_reuse=True)`` says otherwise. What they raise ends the job with `OperatorError`, which names
-    the operator and the record.
+    Your functions run in worker processes, one record at a time in each subtask. They are sent there once, with the
+    objects that they refer to. `NotShippableError` names objects that cannot be sent. Without workers, functions are
+    copied in the same way. A function may change its arguments and keep references to its results, because no other
+    code uses them. This does not hold with ``Environment(object_reuse=True)``. An exception in a function ends the job
+    with an `OperatorError`, which names the operator and the record.
     """
 
     @overload
@@ -60,12 +60,12 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
     def map(self, function: MapFunction[T, R]) -> Stream[R]: ...
 
     def map(self, function: Callable[[T], Any] | MapFunction[T, Any]) -> Stream[Any]:
-        """Turn each record into another.
+        """Apply a function to each record and emit its result.
 
         Parameters
         ----------
         function
-            Called once a record; what it returns is emitted. Or a `MapFunction`.
+            Called with each record, or a `MapFunction`.
 
         Examples
         --------
@@ -80,12 +80,12 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
     def flat_map(self, function: FlatMapFunction[T, R]) -> Stream[R]: ...
 
     def flat_map(self, function: Callable[[T], Iterable[Any]] | FlatMapFunction[T, Any]) -> Stream[Any]:
-        """Turn each record into any number of records.
+        """Apply a function to each record and emit any number of results.
 
         Parameters
         ----------
         function
-            Called once a record; what it returns or yields is emitted in order. Or a `FlatMapFunction`.
+            Called with each record, or a `FlatMapFunction`. It returns or yields the records to emit, in order.
 
         Examples
         --------
@@ -94,12 +94,12 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return self._then("flat_map", called_of("flat_map", function, FlatMapFunction))
 
     def filter(self, predicate: Callable[[T], object] | FilterFunction[T]) -> Stream[T]:
-        """Keep the records for which ``predicate`` is true.
+        """Keep only records for which ``predicate`` is true.
 
         Parameters
         ----------
         predicate
-            Called once a record; its result is tested as ``if`` does. Or a `FilterFunction`.
+            Called with each record, or a `FilterFunction`. Its result is tested as by ``if``.
 
         Examples
         --------
@@ -114,27 +114,27 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
     def key_by(self, key: int | str | tuple[int | str, ...]) -> streams.KeyedStream[Any, T]: ...
 
     def key_by(self, key: Callable[[T], Any] | int | str | tuple[int | str, ...]) -> streams.KeyedStream[Any, T]:
-        """Bring all records of one key to the same subtask.
+        """Partition records by key. All records of a key go to the same subtask.
 
         Parameters
         ----------
         key
-            A function, or the index or name of a field, or a tuple of these. A function is called once a record, on
-            the sender. Returns any hashable value that records can be made of, such as a tuple, a frozen dataclass
-            or a member of an Enum; must return the same for the same record, always. Keys that are equal in Python
-            are one key: ``1``, ``1.0`` and ``True``.
+            A function, the index or name of a field, or a tuple of indexes and names. A function is called once for
+            each record, on the sender. It returns a hashable value of a type that records may have, such as a tuple, a
+            frozen dataclass or a member of an Enum. It must always return the same key for the same record. Keys that
+            are equal in Python are the same key: ``1``, ``1.0`` and ``True``.
 
         Returns
         -------
         KeyedStream[K, T]
-            The same records, in order within a key for each sender, in no order across keys.
+            The same records. Records of the same key and sender stay in order. Across keys there is no order.
 
         Notes
         -----
-        Opens a channel from each sender to each receiver. Which subtask gets a key depends on the key, the parallelism
-        and ``max_parallelism`` alone: it is the same in every process and in every run. Keys spread as if by chance, so
-        of few keys a subtask may get several or none: 4 keys over 4 subtasks leave one idle nine times out of ten. To
-        place few keys by hand, use `Stream.partition_custom`.
+        This opens a channel from each sender to each receiver. The subtask of a key depends only on the key, the
+        parallelism and ``max_parallelism``. It is the same in every process and in every run. Keys spread
+        pseudo-randomly, so with few keys a subtask may get several keys or none. For example, 4 keys over 4 subtasks
+        leave one idle nine times out of ten. To place few keys yourself, use `Stream.partition_custom`.
 
         Examples
         --------
@@ -143,10 +143,10 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return streams.KeyedStream(self._env, self._spread("key_group", key_of("key_by", key)))
 
     def to_rows(self, schema: SchemaLike) -> rows.Rows:
-        """Make a row of each record, for operators on columns.
+        """Convert records to rows with named and typed columns.
 
-        Records are dicts by name of column, tuples with a value for each column, or objects with an attribute for each,
-        such as dataclasses. What a dict has not is a missing value, and what there is no column for is left out.
+        Records are dicts by name of column, tuples with a value for each column, or objects with an attribute for each
+        column, such as dataclasses. Keys that a dict lacks become nulls. Keys without a column are ignored.
 
         Parameters
         ----------
@@ -156,14 +156,14 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         Raises
         ------
         PlanError
-            The schema is none.
+            ``schema`` is not a schema.
         OperatorError
             When the job runs: a value does not fit its column.
 
         Notes
         -----
-        Rows have the event time of their records. They are made of what there is, some at a time, and nothing waits.
-        Columns of times, decimals, lists and structs are made by pyarrow, which has to be there for them.
+        Rows have the event times of their records. Batches contain the records that are ready, and never wait for more.
+        Columns of times, decimals, lists and structs need pyarrow.
 
         Examples
         --------
@@ -177,12 +177,14 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return rows.Rows._of_records(self._env, self._origins, schema)
 
     def process(self, function: ProcessFunction[T, R]) -> Stream[R]:
-        """Work on one record at a time, with its time and side outputs, and at the end of the input.
+        """Process records with access to timestamps and side outputs.
+
+        The function may also emit records at the end of the input.
 
         Parameters
         ----------
         function
-            An instance of a subclass of `ProcessFunction`; each subtask gets a copy.
+            An instance of a subclass of `ProcessFunction`. Each subtask gets a copy.
 
         Raises
         ------
@@ -214,14 +216,15 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return self._then({"process_all": {}}, function, name=type(function).__name__)
 
     def take(self, count: int) -> Stream[T]:
-        """Let so many records pass, and no more; of several subtasks, those that come first.
+        """Pass on the first ``count`` records.
 
-        The sources read on: `Job.stop` ends an endless job.
+        If records come from several subtasks, the first to arrive pass. Sources keep reading. To end an endless job,
+        use `Job.stop`.
 
         Parameters
         ----------
         count
-            How many, at least 1.
+            Number of records, at least 1.
 
         Examples
         --------
@@ -236,13 +239,14 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return stream
 
     def side_output(self, tag: OutputTag) -> Stream[Any]:
-        """Read what the operator of this stream emits to a side output.
+        """Read a side output of the operator.
+
+        Records of a side output that you do not read are dropped.
 
         Parameters
         ----------
         tag
-            What ``ctx.output`` was given, or `WindowedStream.side_output_late_data`. Records that nobody reads are
-            dropped.
+            The tag that you gave to ``ctx.output`` or to `WindowedStream.side_output_late_data`.
 
         Examples
         --------
@@ -256,14 +260,15 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return Stream(self._env, (Origin(self._node("side_output"), tag=tag.name),))
 
     def connect(self, other: Stream[U]) -> streams.ConnectedStreams[T, U]:
-        """Bring two streams to one operator, which sees from which each record came.
+        """Connect two streams, for one operator that processes both.
 
-        Both by key, both not, or this one by key and the other `broadcast`.
+        The operator knows the stream of each record. Either both streams are keyed, or neither is, or this one is keyed
+        and the other one is `broadcast`.
 
         Parameters
         ----------
         other
-            A stream of the same environment, of records of any type.
+            A stream of the same environment, with records of any type.
 
         Examples
         --------
@@ -277,7 +282,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return streams.ConnectedStreams(self, other)
 
     def join(self, other: Stream[U]) -> streams.JoinedStreams[T, U]:
-        """Bring together the records of two streams that have one key and lie in one window.
+        """Join records of two streams by key and window.
 
         Parameters
         ----------
@@ -295,9 +300,9 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return streams.JoinedStreams(self, other)
 
     def as_changelog(self) -> streams.ChangelogStream[Any]:
-        """Take the records as the changes of a table.
+        """Interpret records as changes of a table.
 
-        A record that is a `Change` is one; any other is a row that comes and stays.
+        A `Change` is a change of the table. Any other record is an insert of a row.
 
         Examples
         --------
@@ -310,15 +315,15 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return streams.ChangelogStream._of_records(self)
 
     def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy[T]) -> Stream[T]:
-        """Say when each record is, in event time, and how far event time has come.
+        """Assign event timestamps and generate watermarks.
 
-        Records then carry their timestamps wherever somebody behind looks at them. What was known of event time before
-        is replaced.
+        Downstream operators see the timestamps. Earlier timestamps and watermarks are replaced.
 
-        Assign timestamps in front of the first exchange. There, each file of `Environment.read_text` and each split of
-        `Environment.from_source` has watermarks of its own, so their times may overlap. Right behind a source the
-        operator has the source's subtasks and places, unless it is given others. An exchange such as `rebalance` in
-        front of it moves behind it. If that is not possible, as with `key_by`, a ``UsageWarning`` says so.
+        Assign timestamps upstream of the first exchange. There, each file of `Environment.read_text` and each split of
+        `Environment.from_source` has its own watermark, so their times may overlap. Directly after a source, the
+        operator has the parallelism and the workers of the source, unless you set others. An exchange such as
+        `rebalance` upstream of it moves downstream of it. If that is not possible, as with `key_by`, a ``UsageWarning``
+        reports it.
 
         Parameters
         ----------
@@ -346,12 +351,12 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return self._then({"assign_timestamps": settings}, strategy.functions(), name=name)
 
     def window_all(self, window: WindowAssigner) -> streams.AllWindowedStream[T]:
-        """Cut all records together into windows, in one subtask.
+        """Group all records by window, without a key, in one subtask.
 
         Parameters
         ----------
         window
-            As of `KeyedStream.window`.
+            As for `KeyedStream.window`.
 
         Examples
         --------
@@ -363,9 +368,9 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return streams.AllWindowedStream._of(self.key_by(_nothing), window)
 
     def union(self, *others: Stream[T]) -> Stream[T]:
-        """Merge this stream with others of the same environment.
+        """Merge streams of the same environment.
 
-        Records keep their order within each stream; across streams there is none. No operator is added.
+        Records keep their order within each stream. Across streams there is no order. No operator is added.
 
         Parameters
         ----------
@@ -375,7 +380,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         Raises
         ------
         PlanError
-            One of them is not a stream, or belongs to another environment.
+            An argument is not a stream, or belongs to another environment.
 
         Examples
         --------
@@ -389,18 +394,22 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return Stream(self._env, tuple(origin for stream in (self, *others) for origin in stream._origins))
 
     def set_flow_control(self, flow_control: FlowControl) -> Stream[T]:
-        """Choose what keeps this operator from sending more than those behind it take.
+        """Set the flow control of the exchanges that start at this operator.
+
+        Flow control limits how much the operator sends to slower downstream operators. It applies to exchanges between
+        workers.
 
         Parameters
         ----------
         flow_control
-            ``"credit"``, ``"tcp"``, ``"drop"`` or ``"unbounded"``, as `Environment` describes them, for every exchange
-            between workers that begins at this operator. Default: the environment's.
+            ``"credit"``, ``"tcp"``, ``"drop"`` or ``"unbounded"``. `Environment` describes them. Without this call, the
+            environment's flow control applies.
 
         Raises
         ------
         ConfigError
-            None of the four. ``"storm"`` and ``"pid"`` act on all sources of a job: set them for the environment.
+            It is none of the four. ``"storm"`` and ``"pid"`` act on all sources of a job, so set them for the
+            environment.
 
         Examples
         --------
@@ -410,10 +419,10 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return self
 
     def rebalance(self) -> Stream[T]:
-        """Deal the records to the next operator's subtasks in turn.
+        """Distribute records round-robin to the subtasks of the next operator.
 
-        Each sender begins at a random subtask. This is what happens anyway between operators of unequal parallelism;
-        say it to spread the records of a source that runs once, or of few keys.
+        Each sender begins at a random subtask. Between operators of unequal parallelism this is the default. Use it to
+        distribute the records of a source that has one subtask, or of few keys.
 
         Examples
         --------
@@ -422,9 +431,9 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return Stream(self._env, self._spread("rebalance"))
 
     def rescale(self) -> Stream[T]:
-        """Deal the records in turn to a share of the next operator's subtasks.
+        """Distribute records round-robin to a group of the next operator's subtasks.
 
-        Opens fewer channels than `rebalance`: each sender serves its own part of the receivers.
+        Each sender has its own group of receivers, so this opens fewer channels than `rebalance`.
 
         Examples
         --------
@@ -444,8 +453,8 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
     def forward(self) -> Stream[T]:
         """Send the records of subtask *i* to subtask *i* of the next operator.
 
-        Both must have the same parallelism; the plan is refused with `PlanError` otherwise. This is what happens anyway
-        between operators of equal parallelism, which then share a task.
+        Both operators must have the same parallelism. Otherwise planning fails with a `PlanError`. Between operators of
+        equal parallelism this is the default, and they then share a task.
 
         Examples
         --------
@@ -456,21 +465,21 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
     def partition_custom(
         self, partitioner: Callable[[Any, int], int], key: Callable[[T], Any] | None = None
     ) -> Stream[T]:
-        """Choose the receiving subtask of each record yourself.
+        """Partition records with a custom function that chooses the subtask.
 
         Parameters
         ----------
         partitioner
-            Called once a record with its key and the number of subtasks; returns an index from 0. An index outside the
-            range fails the job with `OperatorError`.
+            Called for each record with its key and the number of subtasks. Returns the index of a subtask, from 0. An
+            index out of range fails the job with an `OperatorError`.
         key
-            What to hand to ``partitioner``. Default: the record.
+            A function that returns the key of a record. Default: None, the record itself is the key.
 
         Notes
         -----
-        All workers of a job have one seed of ``hash()``, so a text has one hash in them. Where it could have several, a
-        partitioner that calls ``hash`` is refused: workers inside Spark without ``PYTHONHASHSEED``, or records that
-        come both from this process, whose seed is another, and from workers.
+        All workers of a job use the same seed of ``hash()``, so a string has the same hash in all of them. If seeds may
+        differ, a partitioner that calls ``hash`` is an error. Seeds differ in workers inside Spark without
+        ``PYTHONHASHSEED``. They also differ if records come both from this process and from workers.
 
         Examples
         --------
@@ -484,7 +493,9 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         return Stream(self._env, self._spread("custom", choose))
 
     def start_new_chain(self) -> Stream[T]:
-        """Run the operator in another task than its upstream; what follows may join it.
+        """Start a new chain: run the operator in another task than its upstream.
+
+        Downstream operators may share its task.
 
         Examples
         --------
@@ -512,7 +523,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
 
 
 class _ByKey:
-    """A partition function that looks at a key of the record."""
+    """A partition function that gets the key of the record."""
 
     def __init__(self, partitioner: Callable[[Any, int], int], key: Callable[[Any], Any]) -> None:
         self.partitioner = partitioner
@@ -523,7 +534,7 @@ class _ByKey:
 
 
 class _Limit(ProcessFunction[Any, Any]):
-    """Lets so many records pass."""
+    """Passes on the first records, up to a number."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -542,5 +553,5 @@ class _Limit(ProcessFunction[Any, Any]):
 
 
 def _nothing(_: object) -> None:
-    """Key of the records that are all worked on together."""
+    """Return the one key of all records of `Stream.window_all`."""
     return None

@@ -1,4 +1,4 @@
-"""Streams cut into windows by key."""
+"""`WindowedStream`, a stream grouped by key and window."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ R = TypeVar("R")
 
 
 class WindowedStream(WindowedBase, Generic[K, V]):
-    """Records of type ``V`` by key and window.
+    """A stream of records of type ``V``, grouped by key and window.
 
-    Each method emits one result for each key and window, when the window's end has passed or the input has ended, or
-    when the trigger says. Results are ``(key, value)``, and ``(key, window, value)`` behind `with_window`. Their own
-    time is the window's last millisecond.
+    Each method emits one result for each key and window. It emits it after the window's end, at the end of the input,
+    or when the trigger fires. Results are ``(key, value)``, and ``(key, window, value)`` after `with_window`. The
+    timestamp of a result is the window's last millisecond.
     """
 
     def reduce(self, function: Callable[[V, V], V] | ReduceFunction[V], process: Any = None) -> Stream[tuple[K, V]]:
-        """Combine the records, two at a time, and emit ``(key, value)``; `KeyedStream.reduce` emits the value alone.
+        """Reduce the records of each window and emit ``(key, value)``.
+
+        `KeyedStream.reduce` emits the value without the key.
 
         Parameters
         ----------
         function
-            Called with the value so far and the next record, as records arrive: only the value is kept. Or a
-            `ReduceFunction`.
+            Called with the value so far and the next record, or a `ReduceFunction`. It is called as records arrive, so
+            state has only the value.
         process
-            Called with the key, the window and a list of the one value, when the window is over; what it returns or
-            yields is emitted. Or a `ProcessWindowFunction`. Default: none.
+            Called with the key, the window and a list of the one value, when the window fires. It returns or yields the
+            records to emit. Or a `ProcessWindowFunction`. Default: None.
 
         Examples
         --------
@@ -54,21 +56,21 @@ class WindowedStream(WindowedBase, Generic[K, V]):
         result: Callable[[Any], Any] | None = None,
         process: Any = None,
     ) -> Stream[tuple[K, Any]]:
-        """Fold the records into an accumulator and emit ``(key, result)``.
+        """Aggregate the records of each window and emit ``(key, result)``.
 
         Parameters
         ----------
         init
-            What stands before the first record, or a function that makes it. Or an `AggregateFunction`, alone.
+            The initial accumulator, or a function that creates it. Or an `AggregateFunction` without other arguments.
         add
-            Called with the accumulator and a record; returns the accumulator.
+            Called with the accumulator and a record. Returns the accumulator.
         merge
-            Called with two accumulators, that of later records last; returns one. Sessions need it; windows that
-            overlap share their work where it is there.
+            Called with two accumulators, the one of later records last. Returns one accumulator. Sessions need it. With
+            it, overlapping windows share their work. Default: None.
         result
-            Called with the accumulator; returns the result. Default: the accumulator itself.
+            Called with the accumulator. Returns the result. Default: None, the result is the accumulator.
         process
-            As of `reduce`.
+            As for `reduce`.
 
         Examples
         --------
@@ -99,7 +101,7 @@ class WindowedStream(WindowedBase, Generic[K, V]):
         return self._of_field("sum", field)
 
     def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Emit ``(key, least value)``; ``field`` as for `KeyedStream.sum`.
+        """Emit ``(key, minimum)``; ``field`` as for `KeyedStream.sum`.
 
         Examples
         --------
@@ -108,7 +110,7 @@ class WindowedStream(WindowedBase, Generic[K, V]):
         return self._of_field("min", field)
 
     def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Emit ``(key, greatest value)``; ``field`` as for `KeyedStream.sum`.
+        """Emit ``(key, maximum)``; ``field`` as for `KeyedStream.sum`.
 
         Examples
         --------
@@ -129,7 +131,9 @@ class WindowedStream(WindowedBase, Generic[K, V]):
         return self._of_field("mean", field)
 
     def min_by(self, field: int | str | None = None) -> Stream[tuple[K, V]]:
-        """Emit ``(key, the record with the least value)``, the first of equal ones; ``field`` as for `KeyedStream.sum`.
+        """Emit ``(key, record with the minimum)``; ``field`` as for `KeyedStream.sum`.
+
+        If values are equal, the first record is emitted.
 
         Examples
         --------
@@ -138,7 +142,9 @@ class WindowedStream(WindowedBase, Generic[K, V]):
         return self._of_field("min_by", field)
 
     def max_by(self, field: int | str | None = None) -> Stream[tuple[K, V]]:
-        """Emit ``(key, the record with the greatest value)``; ``field`` as for `KeyedStream.sum`.
+        """Emit ``(key, record with the maximum)``; ``field`` as for `KeyedStream.sum`.
+
+        If values are equal, the first record is emitted.
 
         Examples
         --------
@@ -147,15 +153,15 @@ class WindowedStream(WindowedBase, Generic[K, V]):
         return self._of_field("max_by", field)
 
     def top_n(self, count: int, by: Callable[[V], Any] | int | str | None = None) -> Stream[tuple[K, list[V]]]:
-        """Emit ``(key, list of the records with the greatest values)``, the greatest first.
+        """Emit the key and a list of the ``count`` greatest records.
 
-        Of equal ones the earliest: by event time if the stream has timestamps, otherwise as they arrive. Behind an
-        `evictor` as they arrive.
+        The result is ``(key, list)``, the greatest record first. If values are equal, the earliest record wins, by
+        event time if the stream has timestamps. Without timestamps, or with an `evictor`, the order of arrival counts.
 
         Parameters
         ----------
         count
-            How many records.
+            Maximum number of records.
         by
             A function of a record, or the index or key of a field. Default: the record itself.
 
@@ -172,14 +178,16 @@ class WindowedStream(WindowedBase, Generic[K, V]):
     def process(
         self, function: Callable[[K, Window, list[V]], Iterable[R] | None] | ProcessWindowFunction[K, V, R]
     ) -> Stream[R]:
-        """Work on all records of a window at once.
+        """Process all records of a window in one call.
+
+        All records of the window stay in state until it fires.
 
         Parameters
         ----------
         function
-            Called with the key, the window (``start_ms``, ``end_ms``) and its records in the order of their arrival (of
-            windows that overlap, by slice), which are kept in memory until then. What it returns or yields is emitted.
-            Or a `ProcessWindowFunction`.
+            Called with the key, the window (``start_ms``, ``end_ms``) and its records. Or a `ProcessWindowFunction`. It
+            returns or yields the records to emit. The window's records are in order of arrival. In overlapping windows
+            they are ordered by slice.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What has been said of windows, by key or of a whole stream, and how it becomes an operator."""
+"""Settings of windows and the base of windowed streams, which makes an operator of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Handle = TypeVar("Handle", bound="WindowedBase")
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
-    """What has been said of the windows so far, of objects or of rows."""
+    """Settings of windows of records or rows."""
 
     assigner: WindowAssigner
     time: TimeDomain
@@ -68,16 +68,16 @@ class WindowSettings:
 
     @classmethod
     def of(cls, assigner: WindowAssigner, origins: tuple[Origin, ...]) -> WindowSettings:
-        """Begin with windows of records from there."""
+        """Create settings with defaults for these inputs."""
         return cls(assigner, assigner.time or ("event" if has_timestamps(origins) else "processing"))
 
     def with_trigger(self, trigger: Trigger[Any] | BuiltInTrigger) -> WindowSettings:
-        """Say when they give out what they hold.
+        """Set the trigger.
 
         Raises
         ------
         PlanError
-            It is no trigger, or goes by the other clock.
+            It is not a trigger, or it uses the other clock.
         """
         if not isinstance(trigger, Trigger | BuiltInTrigger):
             raise PlanError(
@@ -99,14 +99,14 @@ class WindowSettings:
         return replace(self, trigger=purging(trigger))
 
     def with_lateness(self, lateness: str | timedelta) -> WindowSettings:
-        """Say for how long they take late records.
+        """Set the allowed lateness.
 
         Raises
         ------
         ConfigError
-            It is no whole number of milliseconds.
+            It is not a whole number of milliseconds.
         PlanError
-            They are of processing time.
+            The windows use processing time.
         """
         lateness_ms = milliseconds("allowed_lateness", "lateness", lateness, least=0)
         if self.time != "event":
@@ -114,19 +114,19 @@ class WindowSettings:
         return replace(self, lateness_ms=lateness_ms)
 
     def with_late_tag(self, tag: OutputTag) -> WindowSettings:
-        """Say where records go that are too late.
+        """Set the side output of late records.
 
         Raises
         ------
         PlanError
-            It is no tag.
+            It is not a tag.
         """
         if not isinstance(tag, OutputTag):
             raise PlanError(f"side_output_late_data() needs a flownet.OutputTag, not {kind_of(tag)}")
         return replace(self, late_tag=tag.name)
 
     def planned(self) -> spec.WindowSpec:
-        """Say it as a plan has it."""
+        """Convert the settings to the form of a plan."""
         trigger: spec.TriggerSpec | None = None
         if isinstance(self.trigger, BuiltInTrigger):
             trigger = {"when": self.trigger.when, "purges": self.trigger.purges}
@@ -144,7 +144,7 @@ class WindowSettings:
 
 
 class WindowedBase:
-    """What windows have in common, by key or not."""
+    """Base of windowed streams, with or without a key."""
 
     _with_key = True
 
@@ -154,7 +154,7 @@ class WindowedBase:
 
     @classmethod
     def _of(cls: type[Handle], keyed: Stream[Any], assigner: WindowAssigner) -> Handle:
-        """Cut a stream by key."""
+        """Create windows of a keyed stream."""
         if not isinstance(assigner, Tumbling | Sliding | Session | Global | EndOfInput):
             raise PlanError(
                 "window() needs a window such as flownet.Tumbling('5s'), flownet.Session('30s') or "
@@ -166,12 +166,14 @@ class WindowedBase:
         return f"<{type(self).__name__} of {self._keyed!r}, {self._cut.assigner}>"
 
     def trigger(self: Handle, trigger: Trigger[Any] | BuiltInTrigger) -> Handle:
-        """Say when windows give out what they hold, in place of once at their end.
+        """Set a trigger that decides when windows emit results.
+
+        Without a trigger, windows emit once, at their end.
 
         Parameters
         ----------
         trigger
-            One of flownet's, such as ``CountTrigger(100)``, or a `Trigger` of one's own.
+            A built-in trigger such as ``CountTrigger(100)``, or a custom `Trigger`.
 
         Examples
         --------
@@ -181,14 +183,15 @@ class WindowedBase:
         return type(self)(self._keyed, self._cut.with_trigger(trigger))
 
     def evictor(self: Handle, evictor: CountEvictor | TimeEvictor | DeltaEvictor[Any]) -> Handle:
-        """Take records out of a window before its function sees them, or after; it keeps all others until it ends.
+        """Set an evictor that removes records from windows.
 
-        If no record stays, the function is not called.
+        It removes records before or after the function sees them. All others stay in state until the window ends. If no
+        record stays, the function is not called.
 
         Parameters
         ----------
         evictor
-            Which records stay, such as ``CountEvictor(10)``.
+            A rule that decides which records stay, such as ``CountEvictor(10)``.
 
         Examples
         --------
@@ -203,12 +206,16 @@ class WindowedBase:
         return type(self)(self._keyed, replace(self._cut, evictor=evictor))
 
     def allowed_lateness(self: Handle, lateness: str | timedelta) -> Handle:
-        """Take records for so long after the watermark has passed a window's end: each gives its windows out again.
+        """Accept late records for this long after a window's end.
+
+        The time after the end is measured by the watermark. Each accepted late record emits the results of its windows
+        again.
 
         Parameters
         ----------
         lateness
-            A whole number of milliseconds. Default: none, who comes after the watermark is late.
+            A duration such as ``"10s"``, in whole milliseconds. If you do not call this, all records that arrive after
+            the watermark passed the end of their windows are late.
 
         Examples
         --------
@@ -218,12 +225,14 @@ class WindowedBase:
         return type(self)(self._keyed, self._cut.with_lateness(lateness))
 
     def side_output_late_data(self: Handle, tag: OutputTag) -> Handle:
-        """Send records that are too late for all of their windows to a side output, instead of dropping them.
+        """Send late records to a side output instead of dropping them.
+
+        A record is late if it is too late for all of its windows.
 
         Parameters
         ----------
         tag
-            For `Stream.side_output` of the result.
+            The tag by which you read the records, with `Stream.side_output` of the result.
 
         Examples
         --------
@@ -235,7 +244,7 @@ class WindowedBase:
         return type(self)(self._keyed, self._cut.with_late_tag(tag))
 
     def with_window(self) -> Any:
-        """Have results carry their window, in front of the value: ``(key, window, value)``.
+        """Add the window to results: ``(key, window, value)``.
 
         Examples
         --------
@@ -339,17 +348,17 @@ class WindowedBase:
 
 
 class _TimedRecord(NamedTuple):
-    """A record and its time, by which records of one rank are in order."""
+    """A record and its time, which orders records of equal rank."""
 
     record: Any
     time_ms: int
 
 
 class _TopRecords(AggregateFunction[Any, list[_TimedRecord], list[Any]]):
-    """The records with the greatest values, of equal ones the earliest. All others are forgotten."""
+    """Keeps the records with the greatest values. Of equal ones the earliest stay. All others are dropped."""
 
     _takes_time = True
-    """The runtime gives `add` the time of the record, too."""
+    """Tells the runtime to pass the time of the record to `add`."""
 
     def __init__(self, count: int, by: Callable[[Any], Any]) -> None:
         self._count = count
@@ -363,7 +372,7 @@ class _TopRecords(AggregateFunction[Any, list[_TimedRecord], list[Any]]):
 
     def merge(self, accumulator: list[_TimedRecord], later: list[_TimedRecord]) -> list[_TimedRecord]:
         in_time = sorted([*accumulator, *later], key=_time_ms)
-        # Stable: of equal ones the earliest stay in front, and of one time those that came first.
+        # The sort is stable, so equal values stay in order of time, and equal times in order of arrival.
         return sorted(in_time, key=lambda timed: self._by(timed.record), reverse=True)[: self._count]
 
     def get_result(self, accumulator: list[_TimedRecord]) -> list[Any]:
@@ -375,7 +384,7 @@ def _time_ms(timed: _TimedRecord) -> int:
 
 
 def _refuse_object(method: str, process: object) -> None:
-    """Refuse what has state of its own where an evictor has the records kept for the fold."""
+    """Refuse a `ProcessWindowFunction` with an evictor, whose records are folded when the window fires."""
     if isinstance(process, ProcessWindowFunction):
         raise PlanError(
             f"{method}() behind evictor() takes a function for process=, not the ProcessWindowFunction "
