@@ -1,4 +1,4 @@
-"""The records that a job brought to the process of the caller."""
+"""`CollectedRecords`, the records that a job brought to this process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ T = TypeVar("T")
 
 
 class CollectedRecords(Sequence[T], Generic[T]):
-    """Result of ``Stream.collect()``: empty until ``execute()`` has returned, then a sequence of the records.
+    """Result of `Stream.collect`: a sequence of the records, after ``execute()`` has returned.
 
-    Records of one subtask are in their order; across subtasks there is none. A further ``execute()`` starts it anew.
+    It is empty before that. Records of one subtask are in order. Across subtasks there is no order. Another
+    ``execute()`` replaces the records.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,6 @@ class CollectedRecords(Sequence[T], Generic[T]):
         return f"CollectedRecords([{shown}{more}])"
 
     def _restart(self) -> list[T]:
-        """Begin an empty list for the next run; the runtime fills it."""
+        """Start with an empty list, which the runtime fills in the next run."""
         self._records = []
         return self._records

@@ -1,4 +1,4 @@
-"""Two streams at one operator."""
+"""`ConnectedStreams`, two streams that one operator processes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ R = TypeVar("R")
 
 
 class ConnectedStreams(Generic[T, U]):
-    """Two streams at one operator, which sees from which each record came. Made by `Stream.connect`.
+    """Two connected streams, for an operator that knows the stream of each record. Created by `Stream.connect`.
 
-    Event time is that of the stream that is behind.
+    The watermark is the lower one of the two streams.
     """
 
     def __init__(self, first: Stream[T], second: Stream[U]) -> None:
@@ -37,12 +37,12 @@ class ConnectedStreams(Generic[T, U]):
     def map(
         self, first: Callable[[T], R] | CoMapFunction[T, U, R], second: Callable[[U], R] | None = None
     ) -> Stream[R]:
-        """Turn each record into another, by the function of its stream.
+        """Map the records of each stream with its own function.
 
         Parameters
         ----------
         first, second
-            Called with a record of the first stream, or of the second. Or one `CoMapFunction`.
+            Called with records of the first and of the second stream. Or one `CoMapFunction`.
 
         Examples
         --------
@@ -59,12 +59,12 @@ class ConnectedStreams(Generic[T, U]):
         first: Callable[[T], Iterable[R]] | CoFlatMapFunction[T, U, R],
         second: Callable[[U], Iterable[R]] | None = None,
     ) -> Stream[R]:
-        """Turn each record into any number of records, by the function of its stream.
+        """Flat-map the records of each stream with its own function.
 
         Parameters
         ----------
         first, second
-            Called with a record of the first stream, or of the second. Or one `CoFlatMapFunction`.
+            Called with records of the first and of the second stream. Or one `CoFlatMapFunction`.
 
         Examples
         --------
@@ -79,18 +79,18 @@ class ConnectedStreams(Generic[T, U]):
         | KeyedCoProcessFunction[Any, T, U, R]
         | KeyedBroadcastProcessFunction[Any, T, U, R],
     ) -> Stream[R]:
-        """Work on the records of both streams, with state and timers where they are by key.
+        """Process records of both streams, with state and timers if they are keyed.
 
         Parameters
         ----------
         function
-            A `CoProcessFunction` where no stream is by key, a `KeyedCoProcessFunction` where both are, and a
-            `KeyedBroadcastProcessFunction` where the first is and the second is `Stream.broadcast`.
+            A `CoProcessFunction` if neither stream is keyed, or a `KeyedCoProcessFunction` if both are. If the first is
+            keyed and the second is `Stream.broadcast`, a `KeyedBroadcastProcessFunction`.
 
         Raises
         ------
         PlanError
-            ``function`` is none, or not what these streams need.
+            ``function`` is not an instance of the class that these streams need.
 
         Examples
         --------
@@ -171,7 +171,7 @@ class _BothFunctions(CoProcessFunction[Any, Any, Any]):
 
 
 class _LifecycleFunctions(_BothFunctions):
-    """An object for both streams, which is told of its beginning and its end."""
+    """Calls an object with ``open``, ``finish`` and ``close`` for records of both streams."""
 
     def __init__(self, function: Any, method: str) -> None:
         super().__init__(getattr(function, f"{method}1"), getattr(function, f"{method}2"), is_flat=method == "flat_map")

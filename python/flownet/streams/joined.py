@@ -1,4 +1,4 @@
-"""Two streams whose records are brought together: by window, by how far apart in time they are, or by version."""
+"""Joins of two streams: by window, by interval of event time, and by version (as-of)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class JoinedStreams(Generic[T, U]):
-    """Two streams whose records meet by key and window. Made by `Stream.join`."""
+    """A window join of two streams. Created by `Stream.join`."""
 
     def __init__(self, left: Stream[T], right: Stream[U]) -> None:
         self._left = left
@@ -32,26 +32,29 @@ class JoinedStreams(Generic[T, U]):
         self._window: WindowAssigner | None = None
 
     def where(self, key: Callable[[T], Any] | int | str | tuple[int | str, ...]) -> JoinedStreams[T, U]:
-        """Say the key of records of the first stream, as of `Stream.key_by`."""
+        """Set the key of the first stream, as for `Stream.key_by`."""
         return self._with(left=key_of("where", key))
 
     def equal_to(self, key: Callable[[U], Any] | int | str | tuple[int | str, ...]) -> JoinedStreams[T, U]:
-        """Say the key of records of the second stream, as of `Stream.key_by`."""
+        """Set the key of the second stream, as for `Stream.key_by`."""
         return self._with(right=key_of("equal_to", key))
 
     def window(self, window: WindowAssigner) -> JoinedStreams[T, U]:
-        """Say the windows, as of `KeyedStream.window`. The gap of a session is asked for records of both streams."""
+        """Set the windows, as for `KeyedStream.window`.
+
+        A function that returns the gap of a session is called with records of both streams.
+        """
         joined = self._with()
         joined._window = window
         return joined
 
     def apply(self, function: Callable[[T, U], R]) -> Stream[R]:
-        """Call a function with each pair of records of both streams that have one key and lie in one window.
+        """Call a function with each pair of records of the same key and window.
 
         Parameters
         ----------
         function
-            Called with a record of each stream, when the window is over; what it returns is emitted.
+            Called with a record of each stream, when the window ends. Its result is emitted.
 
         Examples
         --------
@@ -77,19 +80,22 @@ class JoinedStreams(Generic[T, U]):
 
 
 class IntervalJoin(Generic[T, U]):
-    """Two streams by key whose records meet if they are near in event time. Made by `KeyedStream.interval_join`."""
+    """An interval join of two keyed streams, without bounds. Created by `KeyedStream.interval_join`."""
 
     def __init__(self, left: Stream[T], right: Stream[U]) -> None:
         self._left = left
         self._right = right
 
     def between(self, lower: str | timedelta, upper: str | timedelta) -> BoundedJoin[T, U]:
-        """Say how much later, or with a minus earlier, a record of the second stream is than that of the first.
+        """Set the bounds of the time difference between two records.
+
+        The difference is the time of the second stream's record minus the time of the first stream's record.
 
         Parameters
         ----------
         lower, upper
-            Both ends are included: ``between("-5s", "1min")``.
+            The bounds, both included: ``between("-5s", "1min")``. Negative durations mean earlier. In whole
+            milliseconds.
         """
         return BoundedJoin(self._left, self._right, _Bounds(*bounds_ms("between", lower, upper)))
 
@@ -104,17 +110,17 @@ class _Bounds:
 
 
 class BoundedJoin(Generic[T, U]):
-    """Two streams by key, and how far apart records are that meet. Made by `IntervalJoin.between`."""
+    """An interval join with bounds. Created by `IntervalJoin.between`."""
 
     def __init__(self, left: Stream[T], right: Stream[U], bounds: _Bounds) -> None:
         self._left, self._right, self._bounds = left, right, bounds
 
     def lower_bound_exclusive(self) -> BoundedJoin[T, U]:
-        """Leave out pairs that are exactly the lower bound apart."""
+        """Exclude pairs whose time difference is exactly the lower bound."""
         return self._with(excludes_lower=True)
 
     def upper_bound_exclusive(self) -> BoundedJoin[T, U]:
-        """Leave out pairs that are exactly the upper bound apart."""
+        """Exclude pairs whose time difference is exactly the upper bound."""
         return self._with(excludes_upper=True)
 
     def side_output_left_late_data(self, tag: OutputTag) -> BoundedJoin[T, U]:
@@ -126,15 +132,16 @@ class BoundedJoin(Generic[T, U]):
         return self._with(late_tags=_tags(self._bounds.late_tags, 1, tag))
 
     def process(self, function: Callable[[T, U], R] | None = None) -> Stream[Any]:
-        """Call a function with each pair of records that meet, as soon as both have come; what it returns is emitted.
+        """Call a function with each matching pair and emit its result.
 
-        The result's time is the later one of the pair's. Records that come behind the watermark are late: they meet
-        nobody, are dropped, and counted as ``late_records`` of the task, unless a side output takes them.
+        A pair is emitted as soon as both records have arrived. Its time is the later one of the two. Records older than
+        the watermark are late. They have no match. They are dropped and counted as ``late_records`` of the task, unless
+        you set a side output.
 
         Parameters
         ----------
         function
-            Called with a record of each stream. Default: none, the pair itself is emitted, as a tuple.
+            Called with a record of each stream. Default: None, pairs are emitted as tuples.
         """
         bounds = self._bounds
         lower_ms, upper_ms = bounds.lower_ms + bounds.excludes_lower, bounds.upper_ms - bounds.excludes_upper
@@ -153,7 +160,7 @@ class BoundedJoin(Generic[T, U]):
 
 
 class AsOfJoin(Generic[T, U]):
-    """Records by key, each with the version of another stream at its time. Made by `KeyedStream.as_of_join`."""
+    """An as-of join with versions of another stream. Created by `KeyedStream.as_of_join`."""
 
     def __init__(
         self, left: Stream[T], right: Stream[U], how: str, late_tags: tuple[str | None, str | None] = (None, None)
@@ -166,39 +173,39 @@ class AsOfJoin(Generic[T, U]):
         return AsOfJoin(self._left, self._right, self._how, _tags(self._late_tags, 0, tag))
 
     def side_output_right_late_data(self, tag: OutputTag) -> AsOfJoin[T, U]:
-        """Send late versions to a side output of the result, instead of dropping them."""
+        """Send late versions to a side output instead of dropping them."""
         return AsOfJoin(self._left, self._right, self._how, _tags(self._late_tags, 1, tag))
 
     def process(self, function: Callable[[T, Any], R] | None = None) -> Stream[Any]:
-        """Call a function with each record and its version; what it returns is emitted, at the record's time.
+        """Call a function with each record and its version, and emit its result.
 
-        Records of a key go out in the order of their times, once the watermark has come to them. Records and versions
-        that come behind the watermark are late: dropped, and counted as ``late_records`` of the task, unless a side
-        output takes them.
+        The result has the record's time. Records of a key are emitted in the order of their times, when the watermark
+        reaches them. Records and versions older than the watermark are late. They are dropped and counted as
+        ``late_records`` of the task, unless you set a side output.
 
         Parameters
         ----------
         function
-            Called with a record and its version, which is None for ``how="left"`` where there is none. Default: none,
-            the two of them are emitted, as a tuple.
+            Called with a record and its version. With ``how="left"``, the version is None if there is none. Default:
+            None, pairs are emitted as tuples.
         """
         settings: spec.AsOfJoin = {"keeps_unmatched": self._keeps_unmatched, "late_tags": list(self._late_tags)}
         return _paired(self._left, self._right, {"as_of_join": settings}, function)
 
 
 JoinKind = Literal["inner", "left"]
-"""What becomes of records for which there is no other: nothing, or they go out with None."""
+"""Whether an as-of join drops records without a version, or pairs them with None."""
 
 
 def keeps_unmatched(how: str) -> bool:
-    """Say whether an as-of join gives out records for which there is no version."""
+    """Return whether an as-of join emits records without a version."""
     if how not in ("inner", "left"):
         raise ConfigError(f'as_of_join(how={how!r}): must be "inner" or "left"', setting="how", value=how)
     return how == "left"
 
 
 def bounds_ms(method: str, lower: str | timedelta, upper: str | timedelta) -> tuple[int, int]:
-    """Read the bounds of an interval, in milliseconds."""
+    """Convert the bounds of an interval to milliseconds."""
     lower_ms, upper_ms = _signed(method, "lower", lower), _signed(method, "upper", upper)
     if lower_ms > upper_ms:
         raise ConfigError(
@@ -208,7 +215,7 @@ def bounds_ms(method: str, lower: str | timedelta, upper: str | timedelta) -> tu
 
 
 def of_both(left: Stream[Any], right: Stream[Any]) -> tuple[Origin, ...]:
-    """List where records of two streams come from, for one operator that sees from which."""
+    """Return the inputs of an operator with two sides."""
     return (*left._origins, *(replace(origin, side=1) for origin in right._origins))
 
 

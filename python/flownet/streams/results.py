@@ -1,4 +1,4 @@
-"""The records of a stream as they come, to whoever iterates: `Stream.execute_and_collect`."""
+"""`Results`, the iterator of `Stream.execute_and_collect` over the records of a running job."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _ENDING = frozenset({"failing", "cancelling", "ended"})
 
 
 class HandOver(Generic[B]):
-    """Batches on their way from a task of this process to whoever iterates.
+    """A bounded queue of batches from a task of this process to an iterator.
 
-    Few fit in, so a task that has more waits, and the job with it. It does not wait for somebody who has left, nor when
-    its job is to end.
+    If the queue is full, the task waits, and so does the job. It does not wait if the iterator was closed or its job is
+    ending.
     """
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class HandOver(Generic[B]):
         self._is_ending: Callable[[], bool] = lambda: False
 
     def belong_to(self, job: Job) -> None:
-        """Say whose records these are."""
+        """Set the job that the batches belong to."""
         self._is_ending = lambda: job.status().state in _ENDING
 
     def extend(self, batch: B) -> None:
-        """Put a batch in; called by the task."""
+        """Add a batch. Called by the task."""
         while not self._put(batch):
             # Asked without the lock: the answer takes one of the job's.
             if self._is_ending():
@@ -63,7 +63,7 @@ class HandOver(Generic[B]):
             return has_room
 
     def take(self, *, waits: bool) -> B | None:
-        """Take the next batch out; none if there is none, for a while if it waits."""
+        """Remove and return the next batch; None if there is none, after a short wait if ``waits``."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._waiting, _LOOK_SECONDS if waits else 0):
                 return None
@@ -71,7 +71,7 @@ class HandOver(Generic[B]):
             return self._waiting.popleft()
 
     def close(self) -> None:
-        """Whoever iterated has left: what comes now is passed over."""
+        """Close the queue. Later batches are dropped."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
@@ -79,7 +79,7 @@ class HandOver(Generic[B]):
 
 
 class Batches(Generic[B]):
-    """The batches of a job that runs meanwhile, once each, for who iterates over them or over what is in them."""
+    """The batches of a running job. Base of iterators over batches or records, which return each one once."""
 
     def __init__(self, start: Callable[[HandOver[B]], Job]) -> None:
         handover = HandOver[B]()
@@ -92,16 +92,16 @@ class Batches(Generic[B]):
 
     @property
     def job(self) -> Job:
-        """The job, to watch and to cancel."""
+        """The job, which you can observe and cancel."""
         return self._job
 
     @property
     def result(self) -> JobResult | None:
-        """What the job came to, once the iteration has got to its end; None before."""
+        """The job's result after the end of the iteration; None before."""
         return self._result
 
     def _next_batch(self) -> B:
-        """Wait for the next one, as `Results.__next__` does for the next record."""
+        """Wait for the next batch, as `Results.__next__` does for the next record."""
         while True:
             # At the end of the job all there will be is there.
             batch = self._handover.take(waits=self._result is None)
@@ -112,7 +112,7 @@ class Batches(Generic[B]):
             self._result = self._job._result_so_far()
 
     def close(self) -> None:
-        """End the job if it still runs, and wait until nothing of it is left. Harmless when called again."""
+        """Stop the job if it still runs, and wait until it is gone. You may call it again."""
         self._handover.close()
         self._job.close()
 
@@ -129,10 +129,10 @@ class Batches(Generic[B]):
 
 
 class Results(Batches[list[T]], Iterator[T]):
-    """Result of ``Stream.execute_and_collect()``: an iterator over the records of a job that runs meanwhile.
+    """Result of `Stream.execute_and_collect`, an iterator over the records of a running job.
 
-    The job is as fast as the records are taken: some thousands of them wait in this process, at most, and what the job
-    has room for. Leaving its ``with`` block ends the job, and so does forgetting it.
+    If you do not take records, the job waits. At most some thousands of records wait in this process, and others in the
+    buffers of the job. The job ends when you leave the ``with`` block, or when the iterator is garbage collected.
     """
 
     def __init__(self, start: Callable[[HandOver[list[T]]], Job]) -> None:
@@ -145,9 +145,9 @@ class Results(Batches[list[T]], Iterator[T]):
         Raises
         ------
         StopIteration
-            The job has ended well, and all of its records were taken.
+            The job has succeeded, and you have taken all of its records.
         FlownetError
-            What ended the job, behind the records that had come before: see `flownet.errors`.
+            The job has failed, and you have taken all records that arrived before. See `flownet.errors`.
         """
         while True:
             for record in self._records:
@@ -156,7 +156,7 @@ class Results(Batches[list[T]], Iterator[T]):
 
 
 def collecting(prepare: Callable[[], object]) -> dict[str, Any]:
-    """Describe the operator that brings records to what `prepare` gives, in this process."""
+    """Describe an operator in this process that sends records to the object that `prepare` returns."""
     return {"prepare": prepare, "parallelism": 1, "is_parallel": False, "on_driver": True}
 
 

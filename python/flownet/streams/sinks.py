@@ -1,4 +1,4 @@
-"""Where the records of a stream may go in the end."""
+"""Sinks of streams: files, standard output, custom sinks and Spark."""
 
 from __future__ import annotations
 
@@ -30,22 +30,25 @@ T = TypeVar("T")
 
 
 class SupportsExtend(Protocol[T]):
-    """What `Stream.collect` can fill: anything with ``extend``, such as a list."""
+    """Protocol of objects that `Stream.collect` can fill: any object with ``extend``, such as a list."""
 
     def extend(self, records: list[T], /) -> object:
-        """Take records that have arrived, in their order."""
+        """Add records that arrived, in order."""
 
 
 class SinkMethods(OperatorHandle, Generic[T]):
-    """The methods of a stream that end it."""
+    """The sink methods of a stream."""
 
     def print(self, prefix: str = "") -> StreamSink:
-        """Write each record to the standard output of the process that submitted the job, as ``str(record)``.
+        """Print each record as ``str(record)``.
+
+        Records appear on the standard output of the process that submitted the job.
 
         Parameters
         ----------
         prefix
             Written before each record, followed by ``"> "``. With several subtasks, each line also names its subtask.
+            Default: ``""``, no prefix.
 
         Examples
         --------
@@ -56,18 +59,21 @@ class SinkMethods(OperatorHandle, Generic[T]):
         return self._sink({"print": {"prefix": prefix or None}})
 
     def collect(self, into: SupportsExtend[T] | None = None) -> CollectedRecords[T]:
-        """Bring all records to this process.
+        """Collect all records in this process when the job runs.
+
+        `collect` does not run the job. Call ``execute()`` to run it.
 
         Parameters
         ----------
         into
-            Also hand the records over while the job runs: ``into.extend(list)`` is called for each batch, from a
-            thread of the runtime. The result then stays empty, so that a job without end needs no memory for it.
+            An object that gets the records while the job runs, such as a list. A thread of the runtime calls
+            ``into.extend(list)`` for each batch. The result then stays empty, so an endless job needs no memory for it.
+            Default: None.
 
         Returns
         -------
         CollectedRecords[T]
-            A sequence that holds the records once ``execute()`` has returned.
+            A sequence that holds the records after ``execute()`` has returned.
 
         Examples
         --------
@@ -81,36 +87,36 @@ class SinkMethods(OperatorHandle, Generic[T]):
         return self._collect(into)
 
     def execute_and_collect(self, workers: int | None = None, *, on: Host | None = None) -> Results[T]:
-        """Run what leads to this stream, now, and give its records as they come.
+        """Run the job now and iterate over records as they arrive.
 
-        Other sinks of the environment do not run. The job waits for whoever iterates: what he has not taken stays with
-        its sources, but for some thousands of records and what fits into the buffers. So it is also for streams without
-        an end.
+        Other sinks of the environment do not run. If you do not take records, the job waits: some thousands of records
+        wait in this process, some in buffers, and the sources pause. So this also works for endless streams.
 
         Parameters
         ----------
         workers
-            Number of worker processes; 0 runs all tasks in this process. None: as the environment says.
+            Number of worker processes. 0 runs all tasks in this process. Default: None, as the environment says.
         on
-            What brings workers of its own, as of `Environment.execute`.
+            A host that provides workers, as for `Environment.execute`. Default: None.
 
         Returns
         -------
         Results[T]
-            An iterator; at the end of its ``with`` block the job ends, if it still runs. Records of one subtask are in
-            their order; across subtasks there is none.
+            An iterator. If the job still runs at the end of the ``with`` block, it is stopped. Records of one subtask
+            are in order. Across subtasks there is no order.
 
         Raises
         ------
         PlanError
-            The dataflow cannot be run, or does not fit. Nothing was started.
+            The dataflow is invalid or needs more resources than there are. Nothing was started.
         LaunchError
             The workers could not be started.
 
         Notes
         -----
-        The job takes no checkpoints, whatever the environment says, and what fails is not begun again: who has records
-        cannot give them back. So each record comes once, or the iteration raises what ended the job.
+        The job takes no checkpoints, even if the environment enables them. It does not restart after a failure, because
+        records that you have taken cannot be taken back. So you get each record once, or the iteration raises the error
+        that ended the job.
 
         Examples
         --------
@@ -129,14 +135,16 @@ class SinkMethods(OperatorHandle, Generic[T]):
         return Results(start)
 
     def write_text(self, path: str | os.PathLike[str]) -> StreamSink:
-        """Write ``str(record)`` and a newline for each record into the files of a folder.
+        """Write records as lines of text to files in a folder.
+
+        Each line is ``str(record)``.
 
         Parameters
         ----------
         path
-            The folder; made if need be. Each subtask *i* writes ``part-<i>.txt``. While the job runs the file is called
-            ``part-<i>.txt.inprogress``, so a file with its final name is complete. When the job has ended well, no part
-            of a job before is left; one that fails or is cancelled removes what it has not completed.
+            The folder, which is created if needed. Each subtask *i* writes ``part-<i>.txt``. While the job runs, the
+            file is called ``part-<i>.txt.inprogress``, so a file with its final name is complete. A job that succeeds
+            removes the files of earlier jobs. A job that fails or is cancelled removes its incomplete files.
 
         Raises
         ------
@@ -145,7 +153,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
 
         Notes
         -----
-        A folder is for one `write_text` at a time: with another job in it, the job that came second fails.
+        Only one `write_text` at a time may use a folder. If another job uses it, the later job fails.
 
         Examples
         --------
@@ -154,16 +162,16 @@ class SinkMethods(OperatorHandle, Generic[T]):
         return self._files("write_text", path, "text")
 
     def write_json(self, path: str | os.PathLike[str], *, default: Callable[[Any], Any] | None = None) -> StreamSink:
-        """Write each record as a line of JSON into the files of a folder: `write_text` with other lines.
+        """Write records as JSON lines to files in a folder.
 
         Parameters
         ----------
         path
-            The folder; made if need be. Files are called ``part-<i>.jsonl``, and else as those of `write_text`.
+            The folder, which is created if needed. Files have names such as ``part-<i>.jsonl``. The rules are those of
+            `write_text`.
         default
-            Called with a value that is neither JSON's nor a number, bool or string of numpy. Returns one that is:
-            ``str``, or ``dataclasses.asdict``.
-            Default: None, that fails the job.
+            Called with a value that is neither a JSON value nor a number, bool or string of numpy. Returns a JSON
+            value. Examples are ``str`` and ``dataclasses.asdict``. Default: None, such a value fails the job.
 
         Raises
         ------
@@ -172,8 +180,8 @@ class SinkMethods(OperatorHandle, Generic[T]):
 
         Notes
         -----
-        Lines are UTF-8 and as ``json.dumps`` writes them. Numbers, bools and strings of numpy are written as Python's.
-        Numbers that JSON has not, such as NaN, fail the job.
+        Lines are UTF-8 and have the format of ``json.dumps``. Numbers, bools and strings of numpy are written as those
+        of Python. Numbers that JSON lacks, such as NaN, fail the job.
 
         Examples
         --------
@@ -194,28 +202,29 @@ class SinkMethods(OperatorHandle, Generic[T]):
         columns: Sequence[str] | None = None,
         delimiter: str = ",",
     ) -> StreamSink:
-        r"""Write each record as a line of comma-separated values into the files of a folder.
+        r"""Write records as CSV files in a folder.
 
         Parameters
         ----------
         path
-            The folder; made if need be. Files are called ``part-<i>.csv``, and else as those of `write_text`.
+            The folder, which is created if needed. Files have names such as ``part-<i>.csv``. The rules are those of
+            `write_text`.
         columns
-            Names of the values, which each file begins with; records are mappings with these keys, or sequences of as
-            many values. None: files begin with the first record, and records are sequences. Default: None.
+            Names of the columns, the first line of each file. Records are mappings with these keys, or sequences of as
+            many values. Default: None, files have no header, and records are sequences.
         delimiter
-            What is between two values, one character. Default: a comma.
+            The separator of values, one character. Default: a comma.
 
         Raises
         ------
         ConfigError
-            ``path`` is a file, another sink of this environment writes such files there, ``columns`` are no names, or
-            ``delimiter`` is not one character.
+            ``path`` is a file, or another sink of this environment writes such files there. Or ``columns`` are not
+            names, or ``delimiter`` is not one character.
 
         Notes
         -----
-        Values are written and quoted as Python's ``csv`` module does, in UTF-8, with ``\n`` behind each line. Who
-        reads several parts leaves out the first line of each.
+        Values are written and quoted as by Python's ``csv`` module, in UTF-8. Lines end with ``\n``. If you join
+        several files with a header, leave out the first line of each.
 
         Examples
         --------
@@ -252,34 +261,35 @@ class SinkMethods(OperatorHandle, Generic[T]):
         workers: int | None = None,
         launch_timeout: str | timedelta = "60s",
     ) -> DataFrame | SparkResult:
-        """Run the dataflow inside Spark, now, and return this stream's records as a DataFrame.
+        """Run the dataflow inside Spark and return a Spark DataFrame.
 
-        Spark's tasks take the rows from the operators as they come, so nothing is gathered in one place. The result
-        is an ordinary DataFrame, and reading it again does not run the dataflow again: Spark keeps two copies on its
-        executors, or a checkpoint if ``SparkContext.setCheckpointDir`` was called.
+        Spark tasks take the rows from the operators as they arrive, so no process holds all of them. The result is an
+        ordinary DataFrame. Reading it again does not run the dataflow again. Spark stores two copies on its executors,
+        or a checkpoint if you called ``SparkContext.setCheckpointDir``.
 
         Parameters
         ----------
         schema
-            Columns of the DataFrame, such as ``"carrier string, flights long"``. Records are tuples in their order,
-            dicts by their names, or the value itself if there is one column.
+            Columns of the DataFrame, such as ``"carrier string, flights long"``. Records are tuples in the order of
+            columns, or dicts by their names. If there is one column, a record may be its value.
         run
-            False leaves the job to ``execute(on=flownet.spark.cluster(...))``, and its `SparkResult.frame` is there
-            when that has returned. So one job can have several DataFrames as results. Default: True.
+            True runs the job now. False returns a `SparkResult` and leaves the job to
+            ``execute(on=flownet.spark.cluster(...))``. Its `SparkResult.frame` is set when that returns, so one job can
+            have several DataFrames as results. Default: True.
         workers
-            Tasks of Spark to run in. None: as many as Spark can run at once, at most one for each partition of the
-            DataFrames of `Environment.from_spark`. Over Spark Connect it must be given. Default: None.
+            Number of Spark tasks to run in. Default: None, as many as Spark can run at once, but at most one for each
+            partition of the DataFrames of `Environment.from_spark`. Spark Connect needs a number.
         launch_timeout
-            How long Spark may take until all workers run. Default: ``"60s"``.
+            Time limit until all workers run. Default: ``"60s"``.
 
         Raises
         ------
         ConfigError
-            The schema is none, there is no Spark session, or the job takes checkpoints.
+            ``schema`` is invalid, there is no Spark session, or the job takes checkpoints.
         OperatorError
-            A record does not fit the schema, or a function of the user raised.
+            A record does not fit the schema, or your function raised an exception.
         FlownetError
-            Anything else that ended the job: see `flownet.errors`.
+            Another error ended the job. See `flownet.errors`.
 
         Examples
         --------
@@ -294,12 +304,12 @@ class SinkMethods(OperatorHandle, Generic[T]):
         return frames.run(self._env, add, workers, launch_timeout) if run else add(self._env._dataflow)
 
     def sink_to(self, sink: Sink[T]) -> StreamSink:
-        """Hand the records to a sink of your own.
+        """Write records to a custom sink.
 
         Parameters
         ----------
         sink
-            An instance of a subclass of `Sink`; each subtask gets a copy.
+            An instance of a subclass of `Sink`. Each subtask gets a copy.
 
         Raises
         ------
