@@ -1,4 +1,4 @@
-"""What a function of the user is given for a batch, and what becomes of what it returns."""
+"""Conversion of batches to the formats of user functions, and of their results to Arrow."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Literal, get_args
 from ..errors import ConfigError
 
 BatchFormat = Literal["arrow", "polars", "pandas", "numpy"]
-"""What a function over batches takes."""
+"""Type of the argument of a function over batches."""
 
 
 def known_format(method: str, format: object) -> None:
-    """Refuse what is no format.
+    """Refuse an unknown format.
 
     Raises
     ------
     ConfigError
-        It is none.
+        There is no such format.
     """
     if format not in get_args(BatchFormat):
         raise ConfigError(
@@ -29,7 +29,7 @@ def known_format(method: str, format: object) -> None:
 
 
 def given(batch: Any, format: BatchFormat) -> Any:
-    """Make of a batch what users asked for."""
+    """Convert a batch to a format."""
     match format:
         case "arrow":
             import pyarrow
@@ -51,7 +51,7 @@ def given(batch: Any, format: BatchFormat) -> Any:
 
 
 def taken(returned: Any, format: BatchFormat, schema: Any = None) -> Any:
-    """Make what has the Arrow interface of what users return; values become those of ``schema``, of pyarrow."""
+    """Convert the result of a function to an object with the Arrow interface, with the types of ``schema``."""
     match format:
         case "arrow":
             return returned
@@ -62,7 +62,7 @@ def taken(returned: Any, format: BatchFormat, schema: Any = None) -> Any:
         case "pandas":
             import pyarrow
 
-            # A column of strings of pandas 3 comes in chunks, of which a batch cannot be made.
+            # pandas 3 stores strings in chunks, which a batch cannot have.
             table = pyarrow.Table.from_pandas(returned, schema=schema, preserve_index=False).combine_chunks()
             batches = table.to_batches()
             return batches[0] if len(batches) == 1 else table
@@ -76,11 +76,11 @@ def taken(returned: Any, format: BatchFormat, schema: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BatchFunction:
-    """Calls a function of the user with a batch in the format that it takes."""
+    """Calls a user function with batches in its format."""
 
     function: Callable[[Any], Any]
     format: BatchFormat
 
     def __call__(self, batch: Any) -> Any:
-        """Convert, call, and give what has the Arrow interface."""
+        """Convert the batch, call the function, and convert its result to Arrow."""
         return taken(self.function(given(batch, self.format)), self.format)

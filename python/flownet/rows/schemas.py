@@ -1,4 +1,4 @@
-"""Schemas and columns that users name, checked where they do."""
+"""Checks of schemas and columns that users name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SchemaLike = Any
 
 
 def checked(call: Callable[..., T], *arguments: object) -> T:
-    """Call the planner, whose refusals are errors of the plan."""
+    """Call the planner and convert its errors to `PlanError`."""
     try:
         return call(*arguments)
     except (ValueError, TypeError) as error:
@@ -23,12 +23,12 @@ def checked(call: Callable[..., T], *arguments: object) -> T:
 
 
 def schema_of(method: str, given: SchemaLike) -> _flownet.RowSchema:
-    """Read a schema that a method was given, or has found.
+    """Convert a schema that a method got or found.
 
     Raises
     ------
     PlanError
-        It is none, or a column has a type that rows cannot have.
+        It is not a schema, or a column has a type that rows cannot have.
     """
     try:
         return _flownet.rows_schema(given)

@@ -1,4 +1,4 @@
-"""Sources of rows: what they are given is checked here, before anything runs."""
+"""Sources of rows. They check their arguments before a job runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def from_arrow(
     dataflow: Dataflow, source: Any, schema: SchemaLike | None, name: str = "from_arrow"
 ) -> tuple[Node, _flownet.RowSchema]:
-    """Add a source of the batches of an object with the Arrow stream interface, or of what a function makes."""
+    """Add a source that reads an object with the Arrow stream interface, or calls a function that returns one."""
     if hasattr(source, "__arrow_c_stream__"):
         return _given(dataflow, source, schema, name)
     if callable(source):
@@ -40,7 +40,7 @@ def _given(dataflow: Dataflow, source: Any, schema: Any, name: str) -> tuple[Nod
     if schema is not None:
         raise PlanError(f"{name}(schema=...) is for a function that makes streams; this one says its own")
     found = schema_of(name, source)
-    # A reader is used up by the first who reads it; a table can be read again.
+    # A reader can be read only once, a table several times.
     is_reader = hasattr(source, "read_next_batch") or hasattr(source, "__next__")
     is_reader |= getattr(source, "is_read_once", False)
     settings: spec.RowsKind = {"from_arrow": {"schema": found.planned(), "repeatable": not is_reader}}
@@ -92,7 +92,7 @@ def read_lines(
     kept: Expr | None,
     order: ReadOrder,
 ) -> tuple[Node, _flownet.RowSchema]:
-    """Add a source of the rows of files of lines: by schema, columns that are wanted, types of those of folders."""
+    """Add a source that reads files of lines. ``given`` has schema, columns to read, and types of folders' columns."""
     _check_filter(method, kept)
     files, schema = line_files(method, format, paths, given, kept)
     return _read_files(dataflow, method, files, schema, order), schema
@@ -118,7 +118,7 @@ _FORMATS: dict[str, spec.RowFormat] = {"read_parquet": "parquet", "read_csv": "c
 
 
 def from_numpy(dataflow: Dataflow, given: Any) -> tuple[Node, _flownet.RowSchema]:
-    """Add a source of the rows of a structured array, or of several that follow each other."""
+    """Add a source that reads structured arrays, one after the other."""
     chunks: Iterable[Any] = [given] if is_structured(given) else given
     first = None
     if isinstance(chunks, Iterator):
