@@ -1,4 +1,4 @@
-"""Calls that wait for others, several at a time."""
+"""Async I/O: operators that call coroutine functions, with several calls in flight."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ class CallMethods(Generic[T]):
         timeout: str | timedelta | None = "30s",
         ordered: bool = True,
     ) -> streams.Stream[R]:
-        """Turn each record into another by a call that waits for others, with many calls under way at a time.
+        """Map records with a coroutine function (async I/O).
 
-        Calls run in an event loop that each subtask has for itself, on a thread of its own: what they wait for holds up
-        neither the task nor each other. A call that computes does: ``await asyncio.to_thread(...)`` is for that, and
-        for functions that block.
+        Many calls are in flight at a time. They run in an event loop of each subtask, on a separate thread. So a call
+        that waits blocks neither the task nor other calls. A call that computes or blocks does. Use ``await
+        asyncio.to_thread(...)`` for these.
 
         Parameters
         ----------
         function
-            A coroutine function, ``async def``, or an instance of a subclass of `AsyncFunction`. Called once a record;
-            what it returns is emitted, with the timestamp of the record.
+            A coroutine function (``async def``), or an instance of a subclass of `AsyncFunction`. Called with each
+            record. Its result is emitted with the timestamp of the record.
         capacity
-            How many records each subtask works on at a time, those included that are done and wait for their turn. With
-            that many it takes no more: those upstream are slowed down.
+            Maximum number of records in flight in each subtask. Completed records that wait for their turn count. At
+            the limit, upstream tasks are back-pressured. Default: 100.
         timeout
-            How long a call may take before it fails the job with `CallTimeoutError`: a duration such as ``"500ms"``, or
-            None for as long as it likes.
+            Time limit of a call, such as ``"500ms"``. A call that exceeds it fails the job with `CallTimeoutError`.
+            None means no limit. Default: ``"30s"``.
         ordered
-            True keeps the order of the records. False emits each as soon as its call returns: records overtake each
-            other, but no watermark, and no watermark overtakes them.
+            True keeps the order of records. False emits each result as soon as its call returns. Records may then
+            overtake each other, but never a watermark. Watermarks never overtake records. Default: True.
 
         Raises
         ------
         PlanError
-            ``function`` cannot be called with a record to be awaited.
+            ``function`` is not a coroutine function or an `AsyncFunction`.
         ConfigError
-            ``capacity`` or ``timeout`` is out of its range.
+            ``capacity`` or ``timeout`` is out of range.
 
         Examples
         --------
@@ -76,14 +76,14 @@ class CallMethods(Generic[T]):
         timeout: str | timedelta | None = "30s",
         ordered: bool = True,
     ) -> streams.Stream[R]:
-        """Turn each record into any number of records by a call that waits for others.
+        """Flat-map records with a coroutine function (async I/O).
 
         Parameters
         ----------
         function
-            As of `map_async`, but what it returns is iterated over, and each item emitted.
+            As for `map_async`, but it returns an iterable. Each item is emitted.
         capacity, timeout, ordered
-            As of `map_async`.
+            As for `map_async`.
 
         Examples
         --------
@@ -134,4 +134,4 @@ def _check_function(method: str, function: object) -> None:
 
 
 _MOST_CALLS = 1_000_000
-"""More at a time than any event loop is good for."""
+"""Maximum of ``capacity``. No event loop can handle more calls."""

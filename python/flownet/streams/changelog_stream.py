@@ -1,4 +1,4 @@
-"""Streams of changes: tables that change, row by row."""
+"""`ChangelogStream`, a stream of the changes of a table."""
 
 from __future__ import annotations
 
@@ -38,26 +38,27 @@ U = TypeVar("U")
 R = TypeVar("R")
 
 ChangeJoinKind = Literal["inner", "left", "right", "full"]
-"""Whose rows without a partner are rows of the result, with None: nobody's, of the first or second table, of both."""
+"""Tables whose rows without a match are in the result, with None: none, the first, the second, or both."""
 
 
 class ChangelogStream(OperatorHandle, Generic[T]):
-    """The changes of a table with rows of type ``T``. Made by `Stream.as_changelog`.
+    """A changelog: the changes of a table with rows of type ``T``. Created by `Stream.as_changelog`.
 
-    A row comes with ``INSERT`` or ``UPDATE_AFTER`` and goes with ``UPDATE_BEFORE`` or ``DELETE``. What each operator
-    makes of its input's changes are the changes of its result: their sum is, at any time, the result over the rows that
-    are there. An update, `UPDATE_BEFORE` and then `UPDATE_AFTER` of one key, is one step: groups, the best and joins
-    emit the rows that differ, and none if no row differs. `to_stream` gives the changes themselves, to operators that
-    cannot take anything back.
+    ``INSERT`` and ``UPDATE_AFTER`` add a row. ``UPDATE_BEFORE`` and ``DELETE`` remove a row. Operators turn changes of
+    their input into changes of their result. At any time, the sum of these changes is the result over the current rows.
+
+    An update is an ``UPDATE_BEFORE`` and then an ``UPDATE_AFTER`` of the same key. Aggregates, `top_n` and joins
+    process it as one step. They emit only rows that differ. For operators that do not support retractions, `to_stream`
+    returns the changes as records.
     """
 
     def map(self, function: Callable[[T], R]) -> ChangelogStream[R]:
-        """Turn each row into another.
+        """Apply a function to each row.
 
         Parameters
         ----------
         function
-            Called with a row that comes, and again when it goes: it must return the same for it then.
+            Called when a row is added, and again when it is removed. It must return the same result both times.
 
         Examples
         --------
@@ -66,12 +67,12 @@ class ChangelogStream(OperatorHandle, Generic[T]):
         return self._of("map", _MapChange(function_of("map", function)))
 
     def filter(self, predicate: Callable[[T], object]) -> ChangelogStream[T]:
-        """Keep the rows for which ``predicate`` is true.
+        """Keep only rows for which ``predicate`` is true.
 
         Parameters
         ----------
         predicate
-            Called with a row that comes, and again when it goes: it must return the same for it then.
+            Called when a row is added, and again when it is removed. It must return the same result both times.
 
         Examples
         --------
@@ -80,7 +81,12 @@ class ChangelogStream(OperatorHandle, Generic[T]):
         return self._of("filter", _FilterChange(function_of("filter", predicate)))
 
     def union(self, *others: ChangelogStream[T]) -> ChangelogStream[T]:
-        """Put the rows of several tables into one; a row that is in two is there twice.
+        """Merge tables, as SQL's UNION ALL. A row of two tables appears twice.
+
+        Parameters
+        ----------
+        *others
+            Changelogs of the same environment.
 
         Examples
         --------
@@ -93,12 +99,12 @@ class ChangelogStream(OperatorHandle, Generic[T]):
         return _changes(self.to_stream().union(*(other.to_stream() for other in others)))
 
     def key_by(self, key: Callable[[T], Any] | int | str | tuple[int | str, ...]) -> KeyedChangelogStream[Any, T]:
-        """Bring the changes of all rows of one key to the same subtask.
+        """Partition changes by key. All changes of a key go to the same subtask.
 
         Parameters
         ----------
         key
-            As of `Stream.key_by`, of the row.
+            The key of a row, as for `Stream.key_by`.
 
         Examples
         --------
@@ -109,21 +115,23 @@ class ChangelogStream(OperatorHandle, Generic[T]):
     def join(
         self, other: ChangelogStream[U] | Stream[U], how: ChangeJoinKind = "inner", ttl: str | timedelta | None = None
     ) -> ChangeJoin[T, U]:
-        """Bring together all rows of two tables that have one key, for as long as both are there.
+        """Join two tables by key.
 
-        A key that is None, or a tuple with a None in it, is equal to none, as in SQL and in joins of rows.
+        The result changes when rows of either table change. As in SQL and in joins of rows, None is not equal to None.
+        The same holds for tuples with a None.
 
         Parameters
         ----------
         other
-            The other table; the records of a stream that is none are rows that come and stay.
+            The other table. Records of a stream that is not a changelog are inserts.
         how
-            Which rows without a partner are rows of the result, with None in the partner's place: none for
-            ``"inner"``, those of this table for ``"left"``, of the other for ``"right"``, of both for ``"full"``.
+            Rows without a match that are in the result, with None in place of the match. ``"inner"``: none.
+            ``"left"``: those of this table. ``"right"``: those of the other table. ``"full"``: those of both. Default:
+            ``"inner"``.
         ttl
-            How long a row is kept after it came last: by event time if records have timestamps, otherwise by the wall
-            clock. What it was part of stays in the result; if
-            it goes later, that is counted as a late record. Default: for ever, which costs memory for each row.
+            How long a row stays in state after it was last added. Measured by event time if records have timestamps,
+            otherwise by the wall clock. Results of an expired row stay in the result. If the row is removed later, that
+            counts as a late record. Default: None, rows never expire. Each row then needs memory.
 
         Examples
         --------
@@ -146,7 +154,7 @@ class ChangelogStream(OperatorHandle, Generic[T]):
         return ChangeJoin(self, other, how, ttl)
 
     def to_stream(self) -> Stream[Change[T]]:
-        """Give the changes themselves, as records.
+        """Return the changes as a plain stream of `Change` records.
 
         Examples
         --------
@@ -155,7 +163,12 @@ class ChangelogStream(OperatorHandle, Generic[T]):
         return Stream(self._env, self._origins)
 
     def collect(self, into: SupportsExtend[Change[T]] | None = None) -> CollectedRecords[Change[T]]:
-        """Bring all changes to this process, as of `Stream.collect`: ``into`` a `MaterializedTable`, for one.
+        """Collect all changes in this process, as `Stream.collect`.
+
+        Parameters
+        ----------
+        into
+            As for `Stream.collect`. For example a `MaterializedTable`.
 
         Examples
         --------
@@ -167,7 +180,12 @@ class ChangelogStream(OperatorHandle, Generic[T]):
         return self.to_stream().collect(into)
 
     def print(self, prefix: str = "") -> StreamSink:
-        """Write each change as ``+I row``, as of `Stream.print`.
+        """Print each change as ``+I row``, as `Stream.print`.
+
+        Parameters
+        ----------
+        prefix
+            As for `Stream.print`.
 
         Examples
         --------
@@ -185,7 +203,7 @@ class ChangelogStream(OperatorHandle, Generic[T]):
 
     @staticmethod
     def _of_records(stream: Stream[Any]) -> ChangelogStream[Any]:
-        """Take the records of a stream as changes."""
+        """Interpret the records of a stream as changes."""
         return _changes(_in_order(stream).map(_as_change).name("as_changelog"))
 
     def _of(self, kind: spec.OperatorKind, function: object) -> ChangelogStream[Any]:
@@ -193,9 +211,9 @@ class ChangelogStream(OperatorHandle, Generic[T]):
 
 
 class KeyedChangelogStream(Generic[K, T]):
-    """The changes of a table, with all rows of one key together. Made by `ChangelogStream.key_by`.
+    """A changelog partitioned by key. Created by `ChangelogStream.key_by`.
 
-    The result of `count` and the like is a table with a row for each key that has rows: ``(key, value)``.
+    Aggregates such as `count` return a table with one row ``(key, value)`` for each key that has rows.
     """
 
     def __init__(self, keyed: KeyedStream[K, Change[T]]) -> None:
@@ -214,12 +232,14 @@ class KeyedChangelogStream(Generic[K, T]):
         return self._grouped("count", RetractableCount())
 
     def sum(self, field: int | str | None = None) -> ChangelogStream[tuple[K, Any]]:
-        """Add up the rows of each key. Sums of floats keep the rounding of what went out of them.
+        """Sum the rows of each key.
+
+        Sums of floats keep the rounding errors of rows that were removed.
 
         Parameters
         ----------
         field
-            What to add: an index for tuples and lists, a key for dicts. Default: the row itself.
+            The field to sum: an index for tuples and lists, a key for dicts. Default: None, the row itself.
 
         Examples
         --------
@@ -228,7 +248,7 @@ class KeyedChangelogStream(Generic[K, T]):
         return self._grouped("sum", RetractableSum(_field("sum", field)))
 
     def mean(self, field: int | str | None = None) -> ChangelogStream[tuple[K, Any]]:
-        """Divide the sum by the count; ``field`` as for `sum`.
+        """Compute the mean of each key; ``field`` as for `sum`.
 
         Examples
         --------
@@ -237,7 +257,9 @@ class KeyedChangelogStream(Generic[K, T]):
         return self._grouped("mean", RetractableMean(_field("mean", field)))
 
     def min(self, field: int | str | None = None) -> ChangelogStream[tuple[K, Any]]:
-        """Find the least; ``field`` as for `sum`. Keeps all values: the next one takes the place of one that goes.
+        """Find the minimum of each key; ``field`` as for `sum`.
+
+        All values stay in state, because the next one replaces a minimum that is removed.
 
         Examples
         --------
@@ -246,7 +268,9 @@ class KeyedChangelogStream(Generic[K, T]):
         return self._grouped("min", RetractableExtreme(_field("min", field), 0))
 
     def max(self, field: int | str | None = None) -> ChangelogStream[tuple[K, Any]]:
-        """Find the greatest, as `min` does the least.
+        """Find the maximum of each key; ``field`` as for `sum`.
+
+        All values stay in state, because the next one replaces a maximum that is removed.
 
         Examples
         --------
@@ -262,18 +286,18 @@ class KeyedChangelogStream(Generic[K, T]):
         *,
         result: Callable[[Any], Any] | None = None,
     ) -> ChangelogStream[tuple[K, Any]]:
-        """Fold the rows of each key into an accumulator.
+        """Aggregate the rows of each key with custom functions.
 
         Parameters
         ----------
         init
-            What stands before the first row, or a function that makes it.
+            The initial accumulator, or a function that creates it.
         add
-            Called with the accumulator and a row that comes; returns the accumulator.
+            Called with the accumulator and a row that is added. Returns the accumulator.
         retract
-            Called with the accumulator and a row that goes, which was added before; returns the accumulator.
+            Called with the accumulator and a row that is removed, which was added before. Returns the accumulator.
         result
-            Called with the accumulator; returns the result. Default: the accumulator itself.
+            Called with the accumulator. Returns the result. Default: None, the result is the accumulator.
 
         Examples
         --------
@@ -288,12 +312,14 @@ class KeyedChangelogStream(Generic[K, T]):
     def top_n(
         self, count: int, by: Callable[[T], Any] | int | str | tuple[int | str, ...] | None = None
     ) -> ChangelogStream[T]:
-        """Keep the rows of each key with the greatest values; of equal ones those that came first.
+        """Keep the ``count`` rows with the greatest values of each key.
+
+        If values are equal, the rows that arrived first stay.
 
         Parameters
         ----------
         count
-            How many, at least 1.
+            Maximum number of rows, at least 1.
         by
             A function of the row, a field, or a tuple of fields. Default: the row itself.
 
@@ -321,7 +347,7 @@ class KeyedChangelogStream(Generic[K, T]):
 
 
 class ChangeJoin(Generic[T, U]):
-    """Two tables whose rows meet by key. Made by `ChangelogStream.join`."""
+    """A join of two tables by key. Created by `ChangelogStream.join`."""
 
     def __init__(
         self,
@@ -334,21 +360,21 @@ class ChangeJoin(Generic[T, U]):
         self._left, self._right, self._how, self._ttl, self._keys = left, right, how, ttl, keys
 
     def where(self, key: Callable[[T], Any] | int | str | tuple[int | str, ...]) -> ChangeJoin[T, U]:
-        """Say the key of rows of the first table, as of `Stream.key_by`."""
+        """Set the key of the first table, as for `Stream.key_by`."""
         return ChangeJoin(self._left, self._right, self._how, self._ttl, (key_of("where", key), self._keys[1]))
 
     def equal_to(self, key: Callable[[U], Any] | int | str | tuple[int | str, ...]) -> ChangeJoin[T, U]:
-        """Say the key of rows of the second table, as of `Stream.key_by`."""
+        """Set the key of the second table, as for `Stream.key_by`."""
         return ChangeJoin(self._left, self._right, self._how, self._ttl, (self._keys[0], key_of("equal_to", key)))
 
     def apply(self, function: Callable[[Any, Any], R] | None = None) -> ChangelogStream[Any]:
-        """Make a row of each pair.
+        """Compute a row from each matching pair.
 
         Parameters
         ----------
         function
-            Called with a row of each table when the two meet, and again when one of them goes: it must return the same
-            then. Default: none, the rows of the result are tuples of the two.
+            Called with a row of each table when they match, and again when one of them is removed. It must return the
+            same result both times. Default: None, result rows are tuples of the two.
         """
         if None in self._keys:
             raise PlanError("join() needs where() and equal_to() before apply()")
@@ -367,7 +393,7 @@ def _changes(stream: Stream[Any]) -> ChangelogStream[Any]:
 
 
 def _in_order(stream: Stream[Any]) -> Stream[Any]:
-    """Have the changes of a row stay in order, however many subtasks are next: what goes has come before."""
+    """Keep the changes of a row in order at any parallelism, so that a row is added before it is removed."""
     return Stream(stream._env, tuple(replace(origin, otherwise=_row_of) for origin in stream._origins))
 
 

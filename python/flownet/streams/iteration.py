@@ -1,4 +1,4 @@
-"""Streams whose records go round until they may leave."""
+"""Iterations: loops in the dataflow, whose records leave when a condition is true."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ K = TypeVar("K")
 S = TypeVar("S")
 
 Results = Literal["last", "changes"]
-"""What a delta iteration emits."""
+"""Whether a delta iteration emits the last value of each key or all changes."""
 
 _LAST_MS: Final = 2**63 - 1
-"""The end of time, which comes when nothing goes round any more."""
+"""The end of event time, which the watermark reaches when the loop is empty."""
 
 _RESULTS: Final = OutputTag("results")
 
@@ -34,7 +34,7 @@ def iterate(
     until: Callable[[T], object] | FilterFunction[T] | None,
     limits: tuple[str | int, str | int],
 ) -> streams.Stream[T]:
-    """Add both ends of an iteration, and between them what the step adds."""
+    """Add the head and the tail of an iteration, and the operators of the step between them."""
     function_of("iterate", step)
     if until is not None:
         until = called_of("iterate", until, FilterFunction)
@@ -47,7 +47,7 @@ def iterate(
         stepped = step(streams.Stream(stream._env, (Origin(head),)))
         _check_step(stepped, stream, head)
     except BaseException:
-        # As if it had not been called.
+        # Leave the dataflow as it was before the call.
         del dataflow.nodes[before:]
         raise
     ending: spec.IterationTail = {"iteration": head.id, "memory_bytes": memory, "disk_bytes": disk}
@@ -81,13 +81,13 @@ def iterate_delta(
     results: Results,
     limits: tuple[str | int, str | int],
 ) -> streams.Stream[tuple[K, Any]]:
-    """Add an iteration of which the step keeps a value for each key."""
+    """Add an iteration whose step stores a value for each key."""
     function_of("iterate_delta", update)
     if results not in ("last", "changes"):
         raise ConfigError(
             f"iterate_delta(results={results!r}): must be 'last' or 'changes'", setting="results", value=results
         )
-    # The same of all: they come from one key_by().
+    # All origins have the same key function, because they come from one key_by().
     key = stream._origins[0].function
     found: list[streams.Stream[tuple[K, Any]]] = []
 
@@ -99,7 +99,7 @@ def iterate_delta(
         found.append(updated.side_output(_RESULTS))
         return updated
 
-    # What comes in is brought to its key behind the beginning, as what goes round is.
+    # Input is partitioned by key downstream of the head, as records of the loop are.
     plain = streams.Stream[T](
         stream._env, tuple(replace(origin, partitioner=None, function=None) for origin in stream._origins)
     )
@@ -108,7 +108,7 @@ def iterate_delta(
 
 
 class _StateUpdate(KeyedProcessFunction[Any, Any, Any]):
-    """Keeps what the user's function makes of a key's records, and sends on what it wants others to know."""
+    """Stores the value that the user's function returns for a key, and emits its records into the loop."""
 
     def __init__(self, function: Callable[[Any, Any], tuple[Any, Iterable[Any]] | None], results: Results) -> None:
         self._function = function
@@ -132,7 +132,7 @@ class _StateUpdate(KeyedProcessFunction[Any, Any, Any]):
 
 
 class IterationMethods(Generic[T]):
-    """The method of a stream that lets records go round."""
+    """The method of a stream that creates a loop."""
 
     def iterate(
         self,
@@ -142,39 +142,41 @@ class IterationMethods(Generic[T]):
         memory: str | int = "64MiB",
         disk: str | int = "1GiB",
     ) -> streams.Stream[T]:
-        """Let records go through some operators again and again, until they may leave.
+        """Run records through a loop of operators until a condition is true.
 
-        Each record goes through the step at least once. Of what comes out of it, the records for which ``until`` is
-        true leave, and all others go through it again. When the input has ended and nothing goes round any more, the
-        iteration is over: its stream ends. See docs/concepts/iterations.md.
+        Each record passes the step at least once. Records of its output leave the loop if ``until`` is true. All others
+        pass the step again. The iteration ends when the input has ended and the loop is empty. See
+        docs/concepts/iterations.md.
 
         Parameters
         ----------
         step
-            Called once, here, with a stream of what comes in and what goes round; returns a stream of records of the
-            same type that was made of it, by any operators and exchanges but `rescale` between different parallelisms
-            and another iteration.
+            A function that builds the loop. It is called once, immediately, with a stream of the input and of the
+            records in the loop. It returns a stream of records of the same type, built from its argument. It may use
+            any operators and exchanges except another iteration, and `rescale` between different parallelisms.
         until
-            Called with each record that comes out of the step; or a `FilterFunction`; or None, and no record leaves
-            that way: the step emits what it finds to side outputs.
+            Called with each record of the step's output, or a `FilterFunction`. With None, no record leaves in this
+            way, and the step emits results to side outputs.
         memory
-            What each subtask may take in memory for records that wait to go round again: ``"64MiB"`` or a number of
-            bytes.
+            Memory of each subtask for records that wait for the next pass: ``"64MiB"`` or a number of bytes. Default:
+            ``"64MiB"``.
         disk
-            What it may take on disk, in the system's folder for temporary files, once that is used up. What has no
-            room then fails the job with `IterationError`.
+            Disk space of each subtask for such records, when the memory is full. They are written to the system's
+            folder for temporary files. If the space is full, too, the job fails with `IterationError`. Default:
+            ``"1GiB"``.
 
         Returns
         -------
         Stream[T]
-            The records that left, with the timestamps that they had. Event time stands still behind an iteration until
-            it is over. Its parallelism is that of both ends, between which records go round within a process.
+            The records that left the loop, with their timestamps. Downstream, event time does not advance until the
+            iteration ends. Parallelism applies to both ends of the loop. Records pass from one end to the other within
+            a process.
 
         Raises
         ------
         PlanError
-            The step is no function, or returns something else than such a stream. When the job is planned: it contains
-            what it must not, or checkpoints are unaligned.
+            ``step`` is not a function, or does not return such a stream. When the job is planned: the step has an
+            operator that is not allowed, or checkpoints are unaligned.
 
         Examples
         --------
