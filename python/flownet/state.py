@@ -1,10 +1,10 @@
-"""Typed state of keyed functions: values, lists, mappings and running results, each by name and with a time to live.
+"""Typed state of keyed functions: values, lists, maps and aggregates, with an optional time to live (TTL).
 
-All of it lies in the mapping of the key, which ``ctx.state`` is, under the name of the state. A value with a time to
-live is kept with the time at which it expires, and is freed then, whether the key is seen again or not.
+All state of a key is stored in one mapping, ``ctx.state``, under the name of the state. A value with a TTL is stored
+with its expiry time. It is removed at that time, even if no other record of the key arrives.
 
-A value expires by event time if it was written for a record, or in a timer, that has an event time: how fast records
-come does not matter, only their timestamps. Otherwise it expires by the wall clock.
+A value expires by event time if it was written for a record or in a timer with an event time. Otherwise it expires by
+the wall clock.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ R = TypeVar("R")
 
 
 def read(path: str | os.PathLike[str], *, checkpoint: int | None = None) -> KeptState:
-    """Open a checkpoint or a savepoint: what its operators keep, as Python values or as an Arrow table.
+    """Read the state in a checkpoint or savepoint.
 
-    Classes of records and values must be importable, as in the job. Reading runs what was pickled in the job: read what
-    you trust. All of it is read into memory.
+    You get the state of operators as Python values or as an Arrow table. All of it is loaded into memory. Classes of
+    records and values must be importable, as in the job. Reading may run code that was pickled in the job, so read only
+    checkpoints that you trust.
 
     Parameters
     ----------
     path
         A savepoint, or the folder of a job's checkpoints.
     checkpoint
-        Number of the checkpoint, where there are several. Default: the last.
+        Number of the checkpoint, if there are several. Default: None, the last one.
 
     Raises
     ------
     ConfigError
-        There is no such folder, or no such checkpoint in it.
+        There is no such folder, or it has no such checkpoint.
     RestoreError
-        It is damaged or of another version, or a value is of a class that is not there.
+        The checkpoint is damaged or of another version, or the class of a value does not exist.
 
     Examples
     --------
@@ -70,19 +71,20 @@ def read(path: str | os.PathLike[str], *, checkpoint: int | None = None) -> Kept
 
 
 def renamed_from(name: str | None = None, *, fields: Mapping[str, str] | None = None) -> Callable[[type[T]], type[T]]:
-    """Rename a class, or its fields, and go on with state that has instances of it.
+    """Restore state after you renamed a class or its fields.
 
-    A checkpoint knows a class by its module and name, and the values in its instances by the names of its fields. Say
-    the former names in a decorator, above all others of the class; of several, the oldest on top. Take it away when no
-    checkpoint has them any more.
+    A checkpoint identifies a class by its module and name, and values by the names of fields. Give the former names in
+    this decorator. Put it above all other decorators of the class. If you use it several times, put the oldest names on
+    top. Remove it when no checkpoint has the former names any more.
 
     Parameters
     ----------
     name
         Former name of the class: ``"Order"`` in the same module, or ``"shop.orders:Order"``. The module of a script is
-        ``__main__``. Default: the class has the name that it had.
+        ``__main__``. Default: None, the class was not renamed.
     fields
-        New names of fields by their former names; of an Enum, those of its members. Default: none were renamed.
+        New names of fields by their former names. For an Enum, names of its members. Default: None, no field was
+        renamed.
 
     Examples
     --------
@@ -116,37 +118,53 @@ class _Descriptor:
 
 
 class ValueStateDescriptor(_Descriptor):
-    """A value for each key.
+    """Describes a value for each key.
 
     Parameters
     ----------
     name
         Unique in its function.
     ttl
-        How long after it was written last the value is kept: until a record of the key has a timestamp so much later,
-        or by the wall clock if records have no timestamps. A whole number of milliseconds. Default: for ever.
+        Time to live after the last write, in whole milliseconds. Measured by event time if records have timestamps,
+        otherwise by the wall clock. Default: None, the value never expires.
     """
 
 
 class ListStateDescriptor(_Descriptor):
-    """A list for each key; ``name`` and ``ttl``, which is for each item, as of `ValueStateDescriptor`."""
+    """Describes a list for each key.
+
+    Parameters
+    ----------
+    name
+        Unique in its function.
+    ttl
+        As for `ValueStateDescriptor`, but for each item.
+    """
 
 
 class MapStateDescriptor(_Descriptor):
-    """A mapping for each key; ``name`` and ``ttl``, which is for each entry, as of `ValueStateDescriptor`."""
+    """Describes a map for each key.
+
+    Parameters
+    ----------
+    name
+        Unique in its function.
+    ttl
+        As for `ValueStateDescriptor`, but for each entry.
+    """
 
 
 class ReducingStateDescriptor(_Descriptor):
-    """What a function made of all that was added, for each key.
+    """Describes a value for each key that a function reduces.
 
     Parameters
     ----------
     name
         Unique in its function.
     reduce
-        Called with the value so far and the next one.
+        Called with the value so far and the next one. Returns the new value.
     ttl
-        As of `ValueStateDescriptor`.
+        As for `ValueStateDescriptor`.
     """
 
     __slots__ = ("reduce",)
@@ -159,7 +177,7 @@ class ReducingStateDescriptor(_Descriptor):
 
 
 class AggregatingStateDescriptor(_Descriptor):
-    """What an `AggregateFunction` made of all that was added, for each key.
+    """Describes the accumulator of an `AggregateFunction` for each key.
 
     Parameters
     ----------
@@ -168,7 +186,7 @@ class AggregatingStateDescriptor(_Descriptor):
     aggregate
         An instance of a subclass of `AggregateFunction`.
     ttl
-        As of `ValueStateDescriptor`.
+        As for `ValueStateDescriptor`.
     """
 
     __slots__ = ("aggregate",)
@@ -202,7 +220,7 @@ class _State:
         self._ttl_ms = descriptor.ttl_ms
 
     def clear(self) -> None:
-        """Forget it, for the current key."""
+        """Clear the state of the current key."""
         self._ctx.state.pop(self._name, None)
 
     def _timed(self, value: Any) -> Any:
@@ -216,7 +234,7 @@ class _State:
     def _live(self, held: Any) -> bool:
         if isinstance(held, EventTimed):
             event_ms = self._ctx._event_time_ms()
-            # A timer of processing time has no event time of its own.
+            # A processing-time timer has no event time.
             return held.expires_ms > (self._ctx.current_watermark() if event_ms is None else event_ms)
         return not isinstance(held, ExpiringValue) or held.expires_ms > self._ctx.now_ms()
 
@@ -229,42 +247,42 @@ class _State:
 
 
 class ValueState(_State, Generic[T]):
-    """A value for the current key."""
+    """The value of the current key."""
 
     def value(self) -> T | None:
-        """Return it; None where there is none."""
+        """Return the value; None if there is none."""
         held: T | None = self._read()
         return held
 
     def update(self, value: T) -> None:
-        """Put another in its place."""
+        """Set the value."""
         self._write(value)
 
 
 class ListState(_State, Generic[T]):
-    """A list for the current key."""
+    """The list of the current key."""
 
     def get(self) -> list[T]:
-        """Return its items, in the order in which they were added."""
+        """Return the items, in the order of `add`."""
         items = self._ctx.state.get(self._name, ())
         return [item.value if isinstance(item, EXPIRING) else item for item in items if self._live(item)]
 
     def add(self, item: T) -> None:
-        """Add an item at the end."""
+        """Append an item."""
         self._ctx.state.setdefault(self._name, []).append(self._timed(item))
 
     def add_all(self, items: Iterable[T]) -> None:
-        """Add items at the end."""
+        """Append several items."""
         for item in items:
             self.add(item)
 
     def update(self, items: Iterable[T]) -> None:
-        """Put other items in their place."""
+        """Replace all items."""
         self._ctx.state[self._name] = [self._timed(item) for item in items]
 
 
 class MapState(_State, MutableMapping[K, V], Generic[K, V]):
-    """A mapping for the current key, used like a ``dict``."""
+    """The map of the current key. Use it like a ``dict``."""
 
     def __getitem__(self, key: K) -> V:
         held = self._entries()[key]
@@ -291,7 +309,7 @@ class MapState(_State, MutableMapping[K, V], Generic[K, V]):
         return any(self._live(held) for held in self._entries().values())
 
     def clear(self) -> None:
-        """Forget all entries, for the current key."""
+        """Clear all entries of the current key."""
         self._ctx.state.pop(self._name, None)
 
     if not TYPE_CHECKING:
@@ -305,14 +323,14 @@ class MapState(_State, MutableMapping[K, V], Generic[K, V]):
 
 
 class ReducingState(_State, Generic[T]):
-    """What a function made of all that was added for the current key."""
+    """The reduced value of the current key."""
 
     def __init__(self, ctx: _KeyContext, descriptor: ReducingStateDescriptor) -> None:
         super().__init__(ctx, descriptor)
         self._reduce = descriptor.reduce
 
     def get(self) -> T | None:
-        """Return it; None where nothing was added."""
+        """Return the reduced value; None if no value was added."""
         held: T | None = self._read()
         return held
 
@@ -324,14 +342,14 @@ class ReducingState(_State, Generic[T]):
 
 
 class AggregatingState(_State, Generic[T, R]):
-    """What an `AggregateFunction` made of all that was added for the current key."""
+    """The accumulator of an `AggregateFunction` for the current key."""
 
     def __init__(self, ctx: _KeyContext, descriptor: AggregatingStateDescriptor) -> None:
         super().__init__(ctx, descriptor)
         self._aggregate = descriptor.aggregate
 
     def get(self) -> R | None:
-        """Return its result; None where nothing was added."""
+        """Return the result of the aggregate; None if no value was added."""
         if self._name not in self._ctx.state or not self._live(self._ctx.state[self._name]):
             return None
         result: R = self._aggregate.get_result(self._read())
@@ -345,12 +363,12 @@ class AggregatingState(_State, Generic[T, R]):
 
 
 class OpenContext:
-    """What ``open`` of a keyed function sees: where it runs, and its typed state."""
+    """Context of ``open`` in keyed functions: task information, metrics and typed state."""
 
     def __init__(self, task: Any, ctx: Any) -> None:
         self._task = task
         self._ctx = ctx
-        # Checkpoints keep it, so that a state that is declared as another kind is refused.
+        # Checkpoints store the kinds, so that a restore can refuse a state that is now of another kind.
         self._kinds: dict[str, str] = {}
 
     @property
@@ -375,38 +393,38 @@ class OpenContext:
 
     @property
     def metrics(self) -> Metrics:
-        """Where it gets counters, meters, gauges and histograms of its own."""
+        """Registry of custom counters, meters, gauges and histograms."""
         metrics: Metrics = self._task.metrics
         return metrics
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """Return a handle on a value, to be used while the function works on a key."""
+        """Return a handle on a value. Use it while the function processes a key."""
         self._kinds[descriptor.name] = "value"
         return ValueState(self._ctx, descriptor)
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        """Return a handle on a list, to be used while the function works on a key."""
+        """Return a handle on a list. Use it while the function processes a key."""
         self._kinds[descriptor.name] = "list"
         return ListState(self._ctx, descriptor)
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """Return a handle on a mapping, to be used while the function works on a key."""
+        """Return a handle on a map. Use it while the function processes a key."""
         self._kinds[descriptor.name] = "map"
         return MapState(self._ctx, descriptor)
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """Return a handle on a reduced value, to be used while the function works on a key."""
+        """Return a handle on a reduced value. Use it while the function processes a key."""
         self._kinds[descriptor.name] = "reducing"
         return ReducingState(self._ctx, descriptor)
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """Return a handle on an aggregated value, to be used while the function works on a key."""
+        """Return a handle on an aggregated value. Use it while the function processes a key."""
         self._kinds[descriptor.name] = "aggregating"
         return AggregatingState(self._ctx, descriptor)
 
 
 def expire(mapping: dict[str, Any], now_ms: int, in_event_time: bool) -> int | None:
-    """Free values of the mapping of a key that have expired by one clock, and say when the next does."""
+    """Remove values of a key that have expired by one clock, and return the next expiry time."""
     clock = EventTimed if in_event_time else ExpiringValue
     next_ms: list[int] = []
 
