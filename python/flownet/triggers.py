@@ -1,4 +1,4 @@
-"""Triggers and evictors: when a window gives out what it holds, and what of it."""
+"""Triggers, which decide when a window emits its result, and evictors, which remove records from windows."""
 
 from __future__ import annotations
 
@@ -17,53 +17,53 @@ T = TypeVar("T")
 
 
 class TriggerResult(Enum):
-    """What becomes of a window: whether its result goes out, and whether its records are forgotten."""
+    """Decision of a trigger: whether the window emits its result, and whether it drops its records."""
 
     CONTINUE = (False, False)
-    """Nothing."""
+    """Do nothing."""
     FIRE = (True, False)
-    """The result goes out."""
+    """Emit the result."""
     PURGE = (False, True)
-    """The records are forgotten. The window fires again only for records that come afterwards."""
+    """Drop the records. The window fires again only for later records."""
     FIRE_AND_PURGE = (True, True)
-    """Both."""
+    """Emit the result and drop the records."""
 
 
 class TriggerContext(Protocol):
-    """What a `Trigger` sees beside the record: the clocks, and what it keeps for the window."""
+    """Context of a `Trigger`: clocks, timers and state of the window."""
 
     @property
     def state(self) -> MutableMapping[str, Any]:
-        """Values kept for the current key and window, by name."""
+        """State of the current key and window, by name."""
 
     def current_watermark(self) -> int:
-        """Return how far event time has come, in milliseconds; the least 64-bit integer before the first watermark."""
+        """Return the watermark in milliseconds; the minimum 64-bit integer before the first one."""
 
     def now_ms(self) -> int:
         """Return the processing time in milliseconds since 1970-01-01 UTC."""
 
     def register_event_time_timer(self, timestamp_ms: int | datetime) -> None:
-        """Call ``on_event_time`` for this window once the watermark has come to that time."""
+        """Call ``on_event_time`` for this window when the watermark reaches that time."""
 
     def register_processing_time_timer(self, timestamp_ms: int | datetime) -> None:
-        """Call ``on_processing_time`` for this window once that time has come."""
+        """Call ``on_processing_time`` for this window when the wall clock reaches that time."""
 
     def delete_event_time_timer(self, timestamp_ms: int | datetime) -> None:
-        """Forget a timer of this window. Unknown times are ignored."""
+        """Delete an event-time timer of this window. Unknown times are ignored."""
 
     def delete_processing_time_timer(self, timestamp_ms: int | datetime) -> None:
-        """Forget a timer of this window. Unknown times are ignored."""
+        """Delete a processing-time timer of this window. Unknown times are ignored."""
 
 
 class Trigger(Generic[T]):
-    """Decides when a window gives out its result. Subclass it to write one's own.
+    """Decides when a window emits its result. Subclass it for a custom trigger.
 
-    Every method returns a `TriggerResult`; None stands for ``CONTINUE``. One instance serves all windows of a subtask,
-    so what belongs to a window goes into ``ctx.state``.
+    `on_element`, `on_event_time` and `on_processing_time` return a `TriggerResult`. None means ``CONTINUE``. One
+    instance serves all windows of a subtask, so store the state of a window in ``ctx.state``.
 
     Examples
     --------
-    Give out a window as soon as it holds 100 in all, and at its end:
+    Fire when the sum of a window reaches 100, and at its end:
 
     >>> import flownet as fn
     >>> class Hundred(fn.triggers.Trigger):
@@ -80,23 +80,41 @@ class Trigger(Generic[T]):
     """
 
     def on_element(self, value: T, timestamp_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult | None:
-        """Take a record of the window, with its event time, or its time of arrival in windows of processing time.
+        """Handle a record of the window.
 
-        In windows of all of time, `Global` and `EndOfInput`, ``timestamp_ms`` is the event time if the record has one.
+        Parameters
+        ----------
+        value
+            The record.
+        timestamp_ms
+            Its event time, or its time of arrival in processing-time windows, in milliseconds. In `Global` and
+            `EndOfInput` windows it is the event time if the record has one.
+        window
+            The window.
+        ctx
+            Clocks, timers and state of the window.
         """
         raise NotImplementedError(f"{type(self).__name__} must define on_element(value, timestamp_ms, window, ctx)")
 
     def on_event_time(self, time_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult | None:
-        """Take a timer of event time that was registered for the window."""
+        """Handle an event-time timer of the window."""
 
     def on_processing_time(self, time_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult | None:
-        """Take a timer of processing time that was registered for the window."""
+        """Handle a processing-time timer of the window."""
 
     def on_merge(self, window: Window, ctx: TriggerContext) -> None:
-        """Take note that sessions have become one; ``ctx.state`` is what `merge_state` made of theirs."""
+        """Handle the merge of sessions. ``ctx.state`` is the result of `merge_state`."""
 
     def merge_state(self, state: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Make one state of those of two sessions. Default: numbers are added, else the first session's values stay."""
+        """Merge the states of two sessions.
+
+        The default adds numbers. For other values, those of the first session stay.
+
+        Parameters
+        ----------
+        state, other
+            The states of the first and of the second session. None means empty.
+        """
         merged = dict(state or {})
         for name, value in (other or {}).items():
             both = name in merged and isinstance(value, int | float) and isinstance(merged[name], int | float)
@@ -104,19 +122,22 @@ class Trigger(Generic[T]):
         return merged or None
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Take note that the window is forgotten."""
+        """Clean up when the window is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltInTrigger:
-    """A trigger that comes with flownet, as the planner takes it."""
+    """A built-in trigger, in the form of a plan."""
 
     when: TriggerWhen
     purges: bool = False
 
 
 class EventTimeTrigger(BuiltInTrigger):
-    """Fires when the watermark passes the window's end, and for each record after it within the allowed lateness."""
+    """Fires when the watermark passes the window's end.
+
+    It also fires for each late record within the allowed lateness.
+    """
 
     def __init__(self) -> None:
         super().__init__("at_end")
@@ -144,26 +165,38 @@ class CountTrigger(BuiltInTrigger):
 
 
 class ContinuousEventTimeTrigger(BuiltInTrigger):
-    """Fires whenever event time passes a multiple of ``interval``, and at the window's end."""
+    """Fires when event time passes a multiple of ``interval``, and at the window's end.
+
+    Parameters
+    ----------
+    interval
+        A duration such as ``"10s"``, in whole milliseconds.
+    """
 
     def __init__(self, interval: str | timedelta) -> None:
         super().__init__({"every": milliseconds("ContinuousEventTimeTrigger", "interval", interval)})
 
 
 class ContinuousProcessingTimeTrigger(BuiltInTrigger):
-    """Fires whenever the wall clock passes a multiple of ``interval``, and at the window's end."""
+    """Fires when the wall clock passes a multiple of ``interval``, and at the window's end.
+
+    Parameters
+    ----------
+    interval
+        A duration such as ``"10s"``, in whole milliseconds.
+    """
 
     def __init__(self, interval: str | timedelta) -> None:
         super().__init__({"every": milliseconds("ContinuousProcessingTimeTrigger", "interval", interval)})
 
 
 class PurgingTrigger(Trigger[Any]):
-    """Fires when another trigger does, and then forgets the window's records.
+    """Fires when another trigger fires, and then drops the window's records.
 
     Parameters
     ----------
     trigger
-        The other.
+        The other trigger.
     """
 
     def __init__(self, trigger: Trigger[Any] | BuiltInTrigger) -> None:
@@ -196,15 +229,15 @@ class PurgingTrigger(Trigger[Any]):
 
 
 class DeltaTrigger(Trigger[T]):
-    """Fires when a record differs by more than ``threshold`` from the one that it fired for last.
+    """Fires when a record differs by more than ``threshold`` from the last one that fired.
 
     Parameters
     ----------
     threshold
-        How far apart two records may be.
+        The greatest difference that does not fire.
     delta
-        Called with the record that it fired for last, at first the window's first, and the new one; returns how far
-        apart they are.
+        Called with the last record that fired and the new record. Returns their difference. Before the trigger fires,
+        it is called with the window's first record.
     """
 
     def __init__(self, threshold: float, delta: Callable[[T, T], float]) -> None:
@@ -212,7 +245,7 @@ class DeltaTrigger(Trigger[T]):
         self.delta = delta
 
     def on_element(self, value: T, timestamp_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult | None:
-        """Compare the record with the last one."""
+        """Compare the record with the last one that fired."""
         if "last" not in ctx.state:
             ctx.state["last"] = value
             return TriggerResult.CONTINUE
@@ -223,12 +256,12 @@ class DeltaTrigger(Trigger[T]):
 
 
 class Evictor(Protocol):
-    """Takes records out of a window; those are forgotten."""
+    """Removes records from a window. They are dropped."""
 
     after: bool
 
     def _kept(self, timestamps: list[int], values: list[Any], window_end_ms: int) -> list[int]:
-        """Say which records stay, by their index."""
+        """Return the indexes of the records that stay."""
 
 
 class CountEvictor:
@@ -237,9 +270,9 @@ class CountEvictor:
     Parameters
     ----------
     count
-        Records that stay, at least 1.
+        Number of records that stay, at least 1.
     after
-        Whether the others are taken out once the function has seen them, and not before. Default: False.
+        True removes the others after the function has seen them, False before. Default: False.
     """
 
     def __init__(self, count: int, *, after: bool = False) -> None:
@@ -251,14 +284,16 @@ class CountEvictor:
 
 
 class TimeEvictor:
-    """Keeps the records that are less than ``span`` older than the newest, by event time if records have one.
+    """Keeps records that are less than ``span`` older than the newest record.
+
+    It uses event time if records have one.
 
     Parameters
     ----------
     span
-        How much older a record may be; a whole number of milliseconds.
+        The age limit, in whole milliseconds.
     after
-        As of `CountEvictor`.
+        As for `CountEvictor`.
     """
 
     def __init__(self, span: str | timedelta, *, after: bool = False) -> None:
@@ -271,16 +306,16 @@ class TimeEvictor:
 
 
 class DeltaEvictor(Generic[T]):
-    """Keeps the records that differ by less than ``threshold`` from the last.
+    """Keeps records that differ by less than ``threshold`` from the window's last record.
 
     Parameters
     ----------
     threshold
-        How far apart two records may be.
+        Records with this difference or a greater one are removed.
     delta
-        Called with a record and the window's last; returns how far apart they are.
+        Called with a record and the window's last record. Returns their difference.
     after
-        As of `CountEvictor`.
+        As for `CountEvictor`.
     """
 
     def __init__(self, threshold: float, delta: Callable[[T, T], float], *, after: bool = False) -> None:
@@ -293,7 +328,7 @@ class DeltaEvictor(Generic[T]):
 
 
 def purging(trigger: Trigger[Any] | BuiltInTrigger) -> Trigger[Any] | BuiltInTrigger:
-    """Take a purging trigger around a built-in one for a built-in one that purges."""
+    """Replace a `PurgingTrigger` of a built-in trigger with a built-in trigger that purges."""
     if isinstance(trigger, PurgingTrigger) and isinstance(trigger.trigger, BuiltInTrigger):
         return BuiltInTrigger(trigger.trigger.when, purges=True)
     return trigger
