@@ -1,7 +1,7 @@
-"""The dataflow while it is being described: what streams add to and ``execute()`` turns into a graph.
+"""The dataflow that streams describe and that ``execute()`` converts to a graph.
 
-Nodes refer to their upstream nodes; unions are nothing but several of them. Parallelism that was not set stays open
-until the graph is built, so that ``--parallelism`` can still decide it.
+Nodes refer to their upstream nodes. A union is a node with several upstream nodes. Parallelism that you do not set is
+resolved when the graph is built, so that ``--parallelism`` can still set it.
 """
 
 from __future__ import annotations
@@ -24,81 +24,81 @@ if TYPE_CHECKING:
 
 
 class DataflowOwner(Protocol):
-    """What a dataflow belongs to: an environment."""
+    """Owner of a dataflow: an environment."""
 
     _dataflow: Dataflow
 
     def _submit(
         self, dataflow: Dataflow, workers: int | None = None, on: Host | None = None, *, only_once: bool = False
     ) -> Job:
-        """Start a dataflow of these operators; `only_once`: what fails is not begun again."""
+        """Start a dataflow. With `only_once`, it does not restart after a failure."""
 
 
 @dataclass(slots=True, eq=False)
 class Origin:
-    """Where a stream's records come from, and how they travel to whoever is next."""
+    """Source of a stream's records, and how they reach the next operator."""
 
     node: Node
     partitioner: PartitionerName | None = None
-    """None: forward where both ends have the same parallelism, else by `otherwise` if there is one, else rebalance."""
+    """None: forward if both ends have the same parallelism, otherwise by `otherwise` if set, otherwise rebalance."""
     function: object = None
     """Key selector or partition function."""
     tag: str | None = None
-    """The side output; None: what the operator emits otherwise."""
+    """The side output; None for the main output."""
     side: int = 0
-    """Which input of whoever is next."""
+    """Index of the input of the next operator."""
     otherwise: object = None
-    """Key selector for when no partitioner is said and records cannot go forward: those of one key stay in order."""
+    """Key selector if no partitioner is set and records cannot go forward. It keeps records of a key in order."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One operator, with what the user has said about it so far."""
+    """An operator with its settings so far."""
 
     id: int
     spec: OperatorKind
-    """What it does, and its settings, as the planner reads them."""
+    """Kind and settings, in the form of a plan."""
     name: str
     inputs: tuple[Origin, ...] = ()
     function: object = None
-    """The user's function or object; shipped when the operator runs in a worker process."""
+    """The user's function or object, which is sent to workers if the operator runs there."""
     payload: bytes | None = None
     """Bytes for the operator, instead of a function."""
     rate_limit: RateLimit | None = None
-    """The most that a source emits."""
+    """Rate limit of a source."""
     brake: float | None = None
-    """Records a second to which the operator is slowed down."""
+    """Rate limit of the operator, in records per second."""
     parallelism: int | None = None
-    """None: the environment's."""
+    """None for the environment's parallelism."""
     is_parallel: bool = True
-    """False for what runs once by nature; `parallelism` is then 1."""
+    """False for operators that always have one subtask. `parallelism` is then 1."""
     is_bounded: bool = False
-    """Of a source: its input is known to end."""
+    """Whether the input of a source is known to end."""
     on_driver: bool = False
     workers: tuple[int, ...] = ()
     chaining: Chaining = "always"
     uid: str | None = None
     host_input: Any = None
-    """What the host of the workers must bring for the operator, which then has one subtask in every worker."""
+    """Input from the host of the workers. The operator then has one subtask in every worker."""
     has_order: bool = True
-    """Of a source: the promises of `assign_timestamps` on order hold for what it reads."""
+    """Whether the order that `assign_timestamps` assumes holds for the input of a source."""
     host_output: Any = None
-    """What the host of the workers fills with the records of the operator, a sink."""
+    """Output of a sink that the host of the workers fills."""
     flow_control: FlowControl | None = None
-    """Of the exchanges behind the operator. None: the environment's."""
+    """Flow control of exchanges downstream of the operator; None for the environment's."""
     other_end: Node | None = None
-    """Of an iteration, whose ends have one parallelism and one place."""
+    """Other end of an iteration. Both ends have the same parallelism and workers."""
     prepare: Callable[[], object] | None = None
-    """Makes the function anew for each run: the iterator of an iterable, an emptied result."""
+    """Creates the function for each run, such as the iterator of an iterable or an empty result."""
 
     @property
     def kind(self) -> str:
-        """Name of its kind."""
+        """Name of the kind."""
         return self.spec if isinstance(self.spec, str) else next(iter(self.spec))
 
     @property
     def settings(self) -> OperatorKindMap:
-        """Its kind with the settings; empty for a kind without settings."""
+        """The kind with its settings; empty for a kind without settings."""
         return {} if isinstance(self.spec, str) else self.spec
 
     @property
@@ -108,12 +108,12 @@ class Node:
 
     @property
     def role(self) -> str:
-        """What it does, whatever records are: of rows the kind says only that."""
+        """Role of the operator, also for rows, whose kind is only ``rows``."""
         return next(iter(self.rows), self.kind)
 
     @property
     def window(self) -> WindowSpec | None:
-        """The windows that it gives results of, if any."""
+        """The windows of its results; None if there are none."""
         if (aggregate := self.rows.get("aggregate")) is not None:
             return aggregate.get("window")
         if (top_n := self.rows.get("top_n")) is not None:
@@ -130,7 +130,7 @@ class Plan:
     operators: list[Operator]
     edges: list[Edge]
     objects: dict[int, object]
-    """What operators use directly because they run in this process."""
+    """Objects of operators that run in this process."""
 
 
 class Dataflow:
@@ -139,7 +139,7 @@ class Dataflow:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._taken = set[int]()
-        """Operators whose records a job of their own brought to somebody."""
+        """Operators whose records a separate job has collected."""
 
     @property
     def next_id(self) -> int:
@@ -147,7 +147,7 @@ class Dataflow:
         return self.nodes[-1].id + 1 if self.nodes else 0
 
     def add(self, spec: OperatorKind, *, name: str | None = None, **described: object) -> Node:
-        """Add an operator; ``described`` are attributes of `Node`. Its default name is that of its kind."""
+        """Add an operator. ``described`` are attributes of `Node`. The default name is the kind."""
         node = Node(self.next_id, spec, name or "")
         node.name = node.name or node.kind
         for attribute, value in described.items():
@@ -156,7 +156,7 @@ class Dataflow:
         return node
 
     def set_uid(self, node: Node, uid: str) -> None:
-        """Give an operator its uid.
+        """Set the uid of an operator.
 
         Raises
         ------
@@ -173,13 +173,13 @@ class Dataflow:
         node.uid = uid
 
     def branch(self) -> Dataflow:
-        """Begin a dataflow with the same operators, to which others can be added."""
+        """Create a dataflow with the same operators, to which you can add others."""
         branched = Dataflow()
         branched.nodes = list(self.nodes)
         return branched
 
     def leading_to(self, origins: tuple[Origin, ...]) -> Dataflow:
-        """Begin a dataflow, to take records of these origins, with those operators alone from which they come."""
+        """Create a dataflow of only those operators that lead to these origins."""
         self._taken.update(origin.node.id for origin in origins)
         pending, wanted = [origin.node for origin in origins], set[int]()
         while pending:
@@ -193,15 +193,15 @@ class Dataflow:
         return branched
 
     def host_inputs(self) -> list[Any]:
-        """List what the host of the workers must bring."""
+        """List the inputs from the host of the workers."""
         return [node.host_input for node in self.nodes if node.host_input is not None]
 
     def host_outputs(self) -> list[Any]:
-        """List what the host of the workers fills."""
+        """List the outputs that the host of the workers fills."""
         return [node.host_output for node in self.nodes if node.host_output is not None]
 
     def describe(self, parallelism: int, workers: int = 0) -> Plan:
-        """Turn the nodes into a graph without their functions, for planning alone.
+        """Convert the nodes to a graph without functions, for planning.
 
         Parameters
         ----------
@@ -250,7 +250,7 @@ class Dataflow:
         return Plan(operators, edges, {})
 
     def discovery(self) -> Discovery | None:
-        """Say what looks for more to read while the dataflow runs, if some source wants that."""
+        """Return the discovery of new splits while the job runs; None if no source needs it."""
         listings = [(node.id, node.prepare) for node in self.nodes if getattr(node.prepare, "interval_seconds", None)]
         if not listings:
             return None
@@ -259,22 +259,23 @@ class Dataflow:
         return Discovery(cast(Any, listings))
 
     def after_start(self) -> None:
-        """Tell those whose functions serve one run that it has begun."""
+        """Notify functions that serve one run of its start."""
         for node in self.nodes:
             if (told := getattr(node.prepare, "after_start", None)) is not None:
                 told()
 
     def loose_ends(self) -> list[Node]:
-        """List the operators whose records go nowhere, though they are no sinks.
+        """List operators without a consumer that are not sinks.
 
-        What processes records with state may do so for the sake of what it does. A source that nobody reads is refused.
+        Some operators may have no consumer, because their functions may have side effects. A source without a consumer
+        is an error elsewhere.
         """
         followed = self._taken | {origin.node.id for _, origin in self._links()}
         ends = [node for node in self.nodes if node.inputs and node.id not in followed]
         return [node for node in ends if node.role not in _MAY_END]
 
     def build(self, parallelism: int, ship: Callable[[object, str], bytes] | None, workers: int = 0) -> Plan:
-        """Turn the nodes into a graph that can run.
+        """Convert the nodes to a graph that can run.
 
         Parameters
         ----------
@@ -304,7 +305,7 @@ class Dataflow:
         return plan
 
     def _check_hashes(self, plan: Plan) -> None:
-        """Refuse a partitioner that calls ``hash`` both in this process and in workers, where the seed is another."""
+        """Refuse a partitioner that calls ``hash`` both in this process and in workers, which have another seed."""
         if is_seeded():
             return
         here = {node.id for node in self.nodes if node.on_driver}
@@ -325,12 +326,12 @@ class Dataflow:
                 )
 
     def subtasks(self, parallelism: int, workers: int = 0) -> dict[int, int]:
-        """Say in how many subtasks each operator runs, by its id; parameters as for `describe`."""
+        """Return the number of subtasks of each operator by id. Parameters are those of `describe`."""
         exchanges = Exchanges(self.nodes)
         return {node.id: _subtasks(node, exchanges, parallelism, workers) for node in self.nodes}
 
     def mixed_splits(self, parallelism: int, workers: int = 0) -> Iterator[MixedSplits]:
-        """Find operators that assign timestamps behind exchanges of sources with splits; see `describe`."""
+        """Find operators that assign timestamps downstream of an exchange that mixes splits; see `describe`."""
         return mixed_splits(self.nodes, self.subtasks(parallelism, workers))
 
     def _links(self) -> Iterator[tuple[Node, Origin]]:
@@ -339,18 +340,18 @@ class Dataflow:
 
 
 def unbounded_source(origins: tuple[Origin, ...]) -> Node | None:
-    """Find a source that leads to these origins and of which it is not known that its input ends."""
+    """Find an upstream source whose input may have no end."""
     return next((node for node in upstream(origins) if not node.inputs and not node.is_bounded), None)
 
 
 def lacks_order(origins: tuple[Origin, ...]) -> bool:
-    """Say whether no source that leads to these origins keeps the order that its reader may promise."""
+    """Return whether no upstream source keeps the order of its input."""
     sources = [node for node in upstream(origins) if not node.inputs]
     return bool(sources) and not any(node.has_order for node in sources)
 
 
 def has_timestamps(origins: tuple[Origin, ...]) -> bool:
-    """Say whether records of these origins have timestamps: one was assigned, or is of a window of event time."""
+    """Return whether records have timestamps, assigned or from an event-time window."""
     # Records in front of a window may have others than its results.
     for node in upstream(origins, stops_at=lambda node: node.window is not None):
         if node.role == "assign_timestamps":
@@ -363,7 +364,7 @@ def has_timestamps(origins: tuple[Origin, ...]) -> bool:
 
 
 def upstream(origins: tuple[Origin, ...], stops_at: Callable[[Node], bool] = lambda node: False) -> Iterator[Node]:
-    """List the operators that lead to these origins, each once; of one where it stops, nothing further up."""
+    """List upstream operators, each once. Operators upstream of one where it stops are left out."""
     pending, seen = [origin.node for origin in origins], set[int]()
     while pending:
         node = pending.pop()
@@ -388,7 +389,7 @@ def _subtasks(node: Node, exchanges: Exchanges, parallelism: int, workers: int) 
 
 
 def _target(node: Node) -> str | None:
-    """Say where a sink writes that prepares output for checkpoints, if it is known."""
+    """Return the target of a sink that prepares output for checkpoints; None if unknown."""
     if node.role == "sink":
         return cast("str | None", getattr(node.function, "target", None))
     written = node.rows.get("write_files") or node.settings.get("write_files")
@@ -401,7 +402,7 @@ def _workers(node: Node) -> tuple[int, ...]:
 
 
 def _source_of_times(node: Node) -> Node | None:
-    """Find the source right in front of an operator that says when records are: it belongs to the source's task."""
+    """Find the source directly upstream of a timestamp assigner, which shares the source's task."""
     if node.role != "assign_timestamps" or len(node.inputs) != 1:
         return None
     (origin,) = node.inputs
@@ -409,7 +410,7 @@ def _source_of_times(node: Node) -> Node | None:
 
 
 def _behind(node: Node, exchanges: Exchanges) -> Node | None:
-    """Find the operator whose rows are put together, or get their keys, where they are: there are as many subtasks."""
+    """Find the upstream operator whose parallelism a partial aggregation or `key_rows` must have."""
     if node.role not in ("partial", "key_rows") or len(node.inputs) != 1:
         return None
     origin = exchanges.planned(node, node.inputs[0])
@@ -425,14 +426,14 @@ def _natural(origin: Origin, source_subtasks: int, target_subtasks: int) -> Part
 
 
 def _partitioner(function: object) -> object:
-    """Look into one that is given a key."""
+    """Return the partitioner inside a partitioner with a key."""
     return getattr(function, "partitioner", function)
 
 
 def _place(
     function: object, name: str, ship: Callable[[object, str], bytes] | None, objects: dict[int, object]
 ) -> tuple[bytes | None, int | None]:
-    """Serialise a function, or keep it here; the result is (payload, local)."""
+    """Serialise a function, or store it in this process. Returns (payload, local)."""
     if ship is not None:
         return ship(function, name), None
     objects[len(objects)] = function

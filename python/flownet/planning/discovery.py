@@ -1,8 +1,8 @@
-"""Looks for what sources have to read while their job runs: once for all subtasks, in the submitting process.
+"""Discovers new splits of sources while a job runs, once for all subtasks, in the submitting process.
 
-I1. Each attempt to run the job is told of all that is listed while it runs, each split with the turn of the subtask
-    that is to read it. Who began with a split, or was told of it before, passes it over.
-I2. The thread keeps nothing alive: it ends with the job, and with whoever holds it.
+I1. Each attempt of the job gets all splits that are listed while it runs, each with the turn of the subtask that reads
+    it. A subtask ignores a split that it began with or got before.
+I2. The thread keeps no object alive. It ends with the job and with the owner of the job.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ LOG = logging.getLogger("flownet")
 
 
 class DiscoveryTarget(Protocol):
-    """The job that is told."""
+    """The job that gets new splits."""
 
     def status(self) -> dict[str, Any]:
-        """Say where it is."""
+        """Return the status of the job."""
 
     def add_splits(self, operator: int, restarted: int, splits: bytes) -> None:
-        """Tell a source that there is more to read, if the attempt behind so many restarts still runs."""
+        """Send new splits to a source, if the attempt after this number of restarts still runs."""
 
 
 class Discovery:
-    """Lists the splits of some sources, each at its own interval, and tells a job of those that are new."""
+    """Lists the splits of sources, each at its own interval, and sends new splits to a job."""
 
     def __init__(self, listings: list[tuple[int, Listing]]) -> None:
         self._watches = [
@@ -42,11 +42,11 @@ class Discovery:
         self._stopped = threading.Event()
 
     def start(self, job: Callable[[], DiscoveryTarget | None]) -> None:
-        """Begin to look, as long as there is a job."""
+        """Start the discovery, which runs while the job exists."""
         threading.Thread(target=self._run, args=(job,), name="flownet-discovery", daemon=True).start()
 
     def stop(self) -> None:
-        """End without waiting."""
+        """Stop without waiting."""
         self._stopped.set()
 
     def _run(self, job: Callable[[], DiscoveryTarget | None]) -> None:
@@ -57,7 +57,7 @@ class Discovery:
 
 
 def _look(watch: SourceWatch, job: Callable[[], DiscoveryTarget | None]) -> bool:
-    """Tell a job of what a source has to read; false if there is none any more. It is held for no longer than that."""
+    """Send new splits of a source to a job; False if the job is gone. The job is referenced only during the call."""
     told = job()
     if told is None:
         return False
@@ -71,24 +71,24 @@ def _look(watch: SourceWatch, job: Callable[[], DiscoveryTarget | None]) -> bool
 
 @dataclass
 class SourceWatch:
-    """One source."""
+    """A source whose splits are listed."""
 
     operator: int
     listing: Listing
     interval_s: float
     next_s: float = 0.0
     restarted: int | None = None
-    """The attempt that was told, by how many were before it."""
+    """The attempt that got the splits, by the number of restarts before it."""
     turns: int = 0
     told: set[Any] = field(default_factory=set)
     complaint: str = ""
 
     def look(self, restarted: int | None) -> list[tuple[int, Any, Any]]:
-        """List the splits that the attempt was not told of, each with its turn and where it begins."""
+        """List splits that the attempt does not have yet, each with its turn and start position."""
         found: list[tuple[int, Any, Any]] = []
         self.next_s = time.monotonic() + self.interval_s
         if restarted is None:
-            # Nobody is there to be told.
+            # No attempt is running.
             return found
         if restarted != self.restarted:
             self.restarted = restarted
@@ -110,7 +110,7 @@ class SourceWatch:
         return found
 
     def tell(self, found: list[tuple[int, Any, Any]], job: DiscoveryTarget) -> None:
-        """Tell the attempt."""
+        """Send splits to the attempt."""
         for at in range(0, len(found), _MOST_AT_ONCE):
             job.add_splits(self.operator, self.restarted or 0, codec.encode(found[at : at + _MOST_AT_ONCE]))
 
@@ -122,4 +122,4 @@ class SourceWatch:
 
 
 _MOST_AT_ONCE = 1000
-"""Splits in one message."""
+"""Maximum number of splits in a message."""

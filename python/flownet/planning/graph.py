@@ -1,4 +1,4 @@
-"""The dataflow as plain data: what Python hands to the planner in Rust."""
+"""The dataflow as plain data, the input of the planner in Rust."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 from .spec import OperatorKind, RateLimit
 
 Chaining = Literal["always", "head", "never"]
-"""May the operator share a task with its upstream? ``head``: only with its downstream; ``never``: with nobody."""
+"""Whether an operator may share a task. ``head``: only with downstream operators. ``never``: with no operator."""
 
 FlowControl = Literal["credit", "tcp", "storm", "pid", "drop", "unbounded"]
-"""What keeps producers from sending more than their consumers on other workers take."""
+"""Flow control between producers and consumers on different workers."""
 
 PartitionerName = Literal["forward", "rebalance", "rescale", "broadcast", "key_group", "custom"]
-"""How the records of an edge spread over the subtasks downstream."""
+"""How an edge distributes records to the subtasks downstream."""
 
 
 @dataclass(slots=True)
@@ -22,50 +22,50 @@ class Operator:
     """One operator of the dataflow."""
 
     id: int
-    """Number of the operator, unique in its dataflow; upstream operators have smaller ones."""
+    """Number of the operator, unique in its dataflow. Upstream operators have smaller numbers."""
     uid: str | None
-    """Name given by the user that stays the same when the dataflow changes."""
+    """Stable ID from the user, which does not change with the dataflow."""
     name: str
     """Name shown in plans, metrics and errors."""
     kind: OperatorKind
-    """What the operator does: one of the kinds that ``_flownet`` knows, or that and its settings."""
+    """Kind of the operator, one that ``_flownet`` knows, with or without settings."""
     payload: bytes | None
-    """The user's function, serialised; None when it is used directly or there is none."""
+    """The user's function, serialised; None if it runs in this process or there is none."""
     local: int | None
-    """Key of the function among the objects kept in this process; None when it is serialised or there is none."""
+    """Key of the function among the objects of this process; None if it is serialised or there is none."""
     rate_limit: RateLimit | None
-    """The most that a source emits: ``per_second`` of the ``unit``, ``records`` or ``bytes``."""
+    """Rate limit of a source: ``per_second`` of the ``unit``, ``records`` or ``bytes``."""
     brake: float | None
-    """Records a second to which it is slowed down."""
+    """Rate limit of the operator, in records per second."""
     parallelism: int
     """Number of subtasks, at least 1."""
     chaining: Chaining = "always"
     """Whether it shares a task with its neighbours."""
     on_driver: bool = False
-    """True when it must run in the process that called ``execute()``."""
+    """Whether it must run in the process that called ``execute()``."""
     workers: tuple[int, ...] = ()
-    """Workers its subtasks go round, from 1; empty: all of them."""
+    """Workers of its subtasks, from 1, round-robin. Empty: all workers."""
     target: str | None = None
-    """Where a sink writes that prepares output for checkpoints; None if it does not say."""
+    """Target of a sink that prepares output for checkpoints; None if unknown."""
 
 
 @dataclass(slots=True)
 class Edge:
-    """Records flow from ``source`` to ``target``."""
+    """An edge, on which records flow from ``source`` to ``target``."""
 
     source: int
     """Id of the operator upstream."""
     tag: str | None
-    """Side output of ``source``; None: what it emits otherwise."""
+    """Side output of ``source``; None for its main output."""
     target: int
     """Id of the operator downstream."""
     side: int
-    """Which input of ``target``, from 0."""
+    """Index of the input of ``target``, from 0."""
     partitioner: PartitionerName
     """How records choose a subtask of ``target``."""
     payload: bytes | None = None
     """Key selector or partition function, serialised."""
     local: int | None = None
-    """Key of that function among the objects kept in this process."""
+    """Key of that function among the objects of this process."""
     flow_control: FlowControl | None = None
-    """What controls the flow between workers; None: the job's setting."""
+    """Flow control between workers; None for the job's setting."""

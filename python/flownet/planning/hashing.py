@@ -1,4 +1,4 @@
-"""``hash()`` in partitioners: a value must have one hash wherever its records are sent from."""
+"""``hash()`` in partitioners. A value must have the same hash in all processes that send its records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Hashing:
-    """A partitioner that calls ``hash``. Loaded where a text may have another hash than elsewhere, it refuses."""
+    """A partitioner that calls ``hash``. It cannot be loaded in a process whose hash seed may differ."""
 
     def __init__(self, partitioner: Callable[[Any, int], int]) -> None:
         self._partitioner = partitioner
@@ -31,7 +31,7 @@ class Hashing:
 
 
 def calls_hash(function: object) -> bool:
-    """Say whether a function, or one inside of it, names ``hash``."""
+    """Return whether a function, or a function inside of it, uses the name ``hash``."""
     code = getattr(function, "__code__", function)
     if not isinstance(code, CodeType):
         return False
@@ -39,5 +39,5 @@ def calls_hash(function: object) -> bool:
 
 
 def is_seeded() -> bool:
-    """Say whether the hash of a text in this process is that of others with the same ``PYTHONHASHSEED``."""
+    """Return whether ``PYTHONHASHSEED`` fixes the hash seed of this process."""
     return os.environ.get("PYTHONHASHSEED", "random").isdecimal()

@@ -1,6 +1,6 @@
-"""Where the workers of a job run, if not as processes of this machine: what ``Environment.execute(on=...)`` takes.
+"""Protocol of hosts that provide workers, for ``Environment.execute(on=...)``.
 
-`flownet.spark` is one such host. Nothing else in the package knows any of them by name.
+`flownet.spark` is such a host. No other module of the package names a host.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Frames:
-    """Rows that the host of the workers carries into a job and out of it, such as DataFrames of Spark."""
+    """Inputs and outputs that the host transfers to and from a job, such as Spark DataFrames."""
 
     inputs: Sequence[Any] = ()
-    """What sources read."""
+    """Inputs of sources."""
     outputs: Sequence[Any] = ()
-    """What sinks fill."""
+    """Outputs of sinks."""
     takes_checkpoints: bool = False
-    """Whether the job would go on from checkpoints, and not from its start."""
+    """Whether the job would resume from checkpoints and not from its start."""
 
     def __bool__(self) -> bool:
         return bool(self.inputs or self.outputs)
 
 
 class Host(Protocol):
-    """Gives jobs their workers."""
+    """A host, which provides the workers of jobs."""
 
     @property
     def workers(self) -> int:
-        """How many workers a job gets."""
+        """Number of workers of a job."""
 
     def lease(self, job_name: str, tls: str, frames: Frames | None = None) -> Lease:
         """Get the workers for a job.
