@@ -267,8 +267,9 @@ class KeyedStream(Stream[V], Generic[K, V]):
     def as_of_join(self, other: KeyedStream[K, U], how: JoinKind = "inner") -> AsOfJoin[V, U]:
         """Join each record with the newest earlier version of its key.
 
-        A record waits until the watermark reaches its time, because no earlier version can arrive after that. State
-        has, for each key, the newest version before the watermark and all versions after it. They never expire.
+        A record waits until the watermark reaches its time. After that, no version of that time or before can arrive.
+        State has, for each key, the newest version before the watermark and all versions after it. The newest version
+        never expires.
 
         Parameters
         ----------
