@@ -32,7 +32,7 @@ class Answers(Protocol):
 
 
 class Calls:
-    """Calls of one coroutine function in an event loop of their own."""
+    """Calls one coroutine function in a separate event loop."""
 
     def __init__(self, function: Any, context: TaskContext, answers: Answers) -> None:
         self._object = function if isinstance(function, AsyncFunction) else None

@@ -1,4 +1,4 @@
-"""Goes on with state whose classes have changed since it was written.
+"""Restores state whose classes have changed since it was written.
 
 Before a job starts, `find_classes` finds a class of the running program for each class that the checkpoint has values
 of, and checks that its fields fit. Workers get the classes found with the functions of the job. Rust asks `restored`

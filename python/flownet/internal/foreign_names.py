@@ -1,4 +1,4 @@
-"""Names of other systems' methods, and what to use here instead: for the text of ``AttributeError``."""
+"""Methods of other systems and their flownet equivalents, for the text of ``AttributeError``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint or savepoint keeps, as Python values: the result of `flownet.state.read`."""
+"""State in a checkpoint or savepoint as Python values, the result of `flownet.state.read`."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 
 class KeptWindow(NamedTuple):
-    """The window that a value is of."""
+    """The window of a value."""
 
     start_ms: int
-    """When it begins, in milliseconds since 1970-01-01 UTC."""
+    """Start in milliseconds since 1970-01-01 UTC."""
     end_ms: int | None
     """When it ends; None of a slice: sliding and tumbling windows that fire once are made of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptEntry:
-    """One thing that an operator keeps."""
+    """One entry of an operator's state."""
 
     operator: str
     """Name of the operator."""
     uid: str | None
-    """Its uid; None if it was given none."""
+    """uid of the operator; None if it has none."""
     state: str
     """Name of the state: that of a typed state or of an entry of ``ctx.state``; else ``value`` for a result so far,
     ``left`` and ``right`` for the records of a join, ``timers.event``, ``timers.processing``, ``timers.expiry`` and
     ``timers.event_expiry``, and what sources and sinks call theirs."""
     what: Literal["value", "record", "timer", "item"]
-    """A value of a key, a record that waits, a timer, or an item that belongs to no key."""
+    """Kind of the entry: a value of a key, a waiting record, a timer, or an item without a key."""
     key: Any
     """The key; None for an item."""
     window: KeptWindow | None
-    """Of which window; None without."""
+    """The window; None if there is none."""
     time_ms: int | None
-    """When the timer is due, the record was, or the value expires."""
+    """Time of the timer or of the record, or expiry time of the value."""
     value: Any
     """The value. Of `mean` the sum and the number of records; of files and splits of sources and sinks, and of
     rows, the bytes."""
@@ -53,16 +53,16 @@ class KeptEntry:
 
 @dataclass(frozen=True, slots=True)
 class KeptOperator:
-    """An operator of the job that a checkpoint is of."""
+    """An operator of the job of a checkpoint."""
 
     name: str
     """Its name."""
     uid: str | None
     """Its uid; None if it was given none."""
     kind: str
-    """What it does."""
+    """Kind of the operator."""
     parallelism: int
-    """Its subtasks."""
+    """Number of subtasks."""
 
 
 class KeptState:
@@ -77,9 +77,9 @@ class KeptState:
         self.checkpoint: int = found["checkpoint"]
         """Number of the checkpoint."""
         self.triggered = datetime.fromtimestamp(found["triggered_ms"] / 1000, UTC)
-        """When it was triggered."""
+        """Time at which the checkpoint was triggered."""
         self.max_parallelism: int = found["max_parallelism"]
-        """Key groups of the job."""
+        """Number of key groups of the job."""
         names = {operator["uid"]: operator["name"] for operator in found["operators"]}
         self.operators = tuple(
             KeptOperator(operator["name"], uid_given(operator["uid"]), operator["kind"], operator["parallelism"])
@@ -99,7 +99,7 @@ class KeptState:
                 self._entries.append(KeptEntry(*place, state, what, key, of, time_ms, value))
 
     def entries(self, operator: str | None = None, state: str | None = None) -> list[KeptEntry]:
-        """Return what is kept.
+        """Return entries of state.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class KeptState:
         return [one for one in of_operator if state is None or state == one.state]
 
     def values(self, operator: str, state: str = "value") -> dict[Any, Any]:
-        """Return the values of a state by key, or where it has windows by ``(key, window)``."""
+        """Return the values of a state by key, or by ``(key, window)`` if it has windows."""
         values: dict[Any, Any] = {}
         for one in self.entries(operator, state):
             if one.what == "value":
@@ -129,7 +129,7 @@ class KeptState:
         return values
 
     def timers(self, operator: str | None = None) -> list[KeptEntry]:
-        """Return the timers that are pending, the first one first."""
+        """Return pending timers, the earliest first."""
         timers = [one for one in self.entries(operator) if one.what == "timer"]
         return sorted(timers, key=lambda one: one.time_ms or 0)
 
@@ -171,7 +171,7 @@ def read_state(path: str, checkpoint: int | None) -> KeptState:
 
 
 def uid_given(uid: str) -> str | None:
-    """Return what the user called an operator; None for the number that the plan gave it."""
+    """Return the uid that the user gave an operator; None for a number from the plan."""
     return None if uid.startswith("#") else uid
 
 

@@ -1,4 +1,4 @@
-"""The machine and the packages that something was measured with."""
+"""Describes the machine and the packages of a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scalars of numpy, as the values of Python that they are equal to, for JSON and databases."""
+"""Converts numpy scalars to equal Python values, for JSON and databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be changed about objects of a type, so that the runtime knows what it has to copy."""
+"""Finds mutable parts of objects of a type, which the runtime has to copy."""
 
 from __future__ import annotations
 

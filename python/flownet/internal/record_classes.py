@@ -1,4 +1,4 @@
-"""What the object codec has to know of a class to move its instances.
+"""Describes classes for the object codec, which moves their instances.
 
 Rust asks once a class, and never for a record. Instances of the classes known here travel as their class, by number,
 and what they hold: they are put together again without calling ``__init__``, as pickle does it too. A class that has a

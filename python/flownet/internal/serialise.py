@@ -1,4 +1,4 @@
-"""Ships the user's functions to worker processes, and says why when one cannot be shipped."""
+"""Serialises user functions for worker processes, and explains why a function cannot be serialised."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def dumps(value: object, operator: str) -> bytes:
 
 
 def ship_by_value(module: ModuleType) -> None:
-    """Make functions of ``module`` travel by value, so that workers need not import it and run its top level."""
+    """Pickle functions of ``module`` by value, so that workers do not import it and run its top level."""
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(module)
@@ -56,7 +56,7 @@ def ship_by_value(module: ModuleType) -> None:
 
 
 def pack_init(classes: bytes = b"") -> bytes:
-    """Write down what a worker needs before it can load functions.
+    """Serialise the state that a worker needs before it can load functions.
 
     That is where modules are found, what is logged, which modules are scripts, and the classes of an earlier run that
     `class_changes.find_classes` found.

@@ -1,4 +1,4 @@
-"""What was measured, for people: numbers of three digits with a unit that fits. Settings are written by `config`."""
+"""Formats measurements with three digits and a suitable unit. `config` formats settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scale(largest: float, unit: str) -> tuple[float, str]:
 
 
 def pressure(back_pressured: float) -> str:
-    """Say how much a task is held up by those downstream: ``OK``, ``LOW`` or ``HIGH``."""
+    """Return the back-pressure level of a task: ``OK``, ``LOW`` or ``HIGH``."""
     return "OK" if back_pressured <= 0.10 else "LOW" if back_pressured <= 0.50 else "HIGH"
 
 
@@ -51,12 +51,12 @@ def format_number(value: float | None) -> str:
 
 
 def format_share(value: float | None) -> str:
-    """Write a part of a whole: ``98%``; of none ``-``."""
+    """Format a share as a percentage: ``98%``, or ``-`` for None."""
     return "-" if value is None else f"{value:.0%}"
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a time as a clock does: ``7 s``, ``3:05 min``, ``1:02:03 h``."""
+    """Format a duration as a clock does: ``7 s``, ``3:05 min``, ``1:02:03 h``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -66,7 +66,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def event_time(watermark_ms: int, lag_seconds: float) -> str:
-    """Say how far event time has come, and how far that is behind the wall clock."""
+    """Format a watermark and its lag to the wall clock."""
     try:
         when = f"{_EPOCH + timedelta(milliseconds=watermark_ms):%Y-%m-%d %H:%M:%S}"
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Waiting for a job: what a signal does meanwhile, and who is kept informed."""
+"""Waits for a job, handles signals meanwhile, and reports warnings."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ class Watcher:
 
 
 class TerminationExit(SystemExit):
-    """SIGTERM, raised where the job is waited for; ends the process with the exit code of a shell for it."""
+    """Raised on SIGTERM while a job is waited for. It ends the process with the shell's exit code of SIGTERM."""
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
 
 
 def name_of(signalled: KeyboardInterrupt | TerminationExit) -> str:
-    """Name a signal as its sender knows it."""
+    """Return the name of a signal."""
     return "SIGTERM" if isinstance(signalled, TerminationExit) else "Ctrl-C"
 
 
 def exit_code(signalled: KeyboardInterrupt | TerminationExit) -> int:
-    """Exit code of a command that a signal ended, as shells have it."""
+    """Return the exit code that shells use for a command that a signal ended."""
     return 128 + (signal.SIGTERM if isinstance(signalled, TerminationExit) else signal.SIGINT)
 
 
