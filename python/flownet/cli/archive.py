@@ -1,4 +1,4 @@
-"""``flownet archive``: jobs that have ended, on a page."""
+"""``flownet archive``: shows ended jobs in the web UI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine has and lacks for jobs, one check a question; `flownet.cli.doctor` asks them all."""
+"""Checks whether this machine can run jobs. `flownet.cli.doctor` runs all checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flownet completion``: what a shell needs to complete the command line."""
+"""``flownet completion``: prints a shell completion script."""
 
 from __future__ import annotations
 

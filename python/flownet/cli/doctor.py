@@ -1,4 +1,4 @@
-"""``flownet doctor``: what this machine has and lacks for jobs, and what to do about it."""
+"""``flownet doctor``: checks whether this machine can run jobs, and suggests fixes."""
 
 from __future__ import annotations
 

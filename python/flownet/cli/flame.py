@@ -1,4 +1,4 @@
-"""``flownet flame``: where a subtask of a job that runs in another process spends its time."""
+"""``flownet flame``: profiles a subtask of a job in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flownet init``: a small project to begin with, whose job runs and whose tests pass."""
+"""``flownet init``: creates a small project with a job and tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look at a job through the page of its process, for what shows it again and again."""
+"""`JobSnapshot`, the state of a job as read from its web UI, for commands that refresh it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flownet jobs``, ``flownet cancel`` and ``flownet stop``: jobs that run in another process."""
+"""``flownet jobs``, ``flownet cancel`` and ``flownet stop``, for jobs in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys as they are pressed, while something else is shown on the terminal."""
+"""Reads single key presses while the terminal shows other output."""
 
 from __future__ import annotations
 

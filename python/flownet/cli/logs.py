@@ -1,4 +1,4 @@
-"""``flownet logs``: what was said in a job that runs in another process."""
+"""``flownet logs``: shows the log of a job in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands have in common that ask the page of a running process: where it is, and which job is meant."""
+"""Options of commands that query the web UI of a running process: its address, token and job."""
 
 from __future__ import annotations
 

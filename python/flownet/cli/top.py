@@ -1,4 +1,4 @@
-"""``flownet top``: a job that runs in another process, live in the terminal."""
+"""``flownet top``: shows a job in another process, live in the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``flownet top`` shows of a job: one frame of it."""
+"""Draws one frame of ``flownet top``."""
 
 from __future__ import annotations
 

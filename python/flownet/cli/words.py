@@ -1,4 +1,4 @@
-"""What the words of a command line are before argparse sees them."""
+"""Prepares the words of a command line for argparse."""
 
 from __future__ import annotations
 
