@@ -794,8 +794,8 @@ class Environment(RowSources):
             Environment._on_execute(self)
         if isinstance(workers, str):
             raise ConfigError(
-                f"workers={workers!r} must be a whole number: the first argument of execute() is the number of workers, "
-                f"and a job gets its name from Environment(name={workers!r})",
+                f"workers={workers!r} must be a whole number: the first argument of execute() is the number of "
+                f"workers, and a job gets its name from Environment(name={workers!r})",
                 setting="workers",
                 value=workers,
             )
