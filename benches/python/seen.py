@@ -216,9 +216,9 @@ def ages(options: argparse.Namespace, browser: Any) -> Iterator[Row]:
             page, gate = context.new_page(), Path(folder, "gate")
             with switching(str(gate)).execute_async(ui=ui) as job:
                 page.goto(job.ui_url or "")
-                noticed(page, "sentence", "What holds the job up: first")
+                noticed(page, "sentence", "Bottleneck: first")
                 wait_for(page)
-                noticed(page, "sentence", "What holds the job up: second")
+                noticed(page, "sentence", "Bottleneck: second")
                 gate.touch()
                 began = time.time()
                 while not (job.status().bottleneck or "").startswith("second"):
