@@ -363,7 +363,7 @@ def test_an_interval_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.metrics", None)
     with described(1).execute_async() as job:
-        with pytest.raises(errors.FlownetError, match=r"pip install 'flownet\[otel\]'"):
+        with pytest.raises(errors.FlownetError, match=r"pip install 'flownet-streams\[otel\]'"):
             otel.export(job)
         job.wait()
 
