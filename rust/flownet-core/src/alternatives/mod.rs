@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use flownet_memory::{BufferPool, MemorySegment};
+use flownet_memory::{Buffer, BufferPool, MemorySegment};
 
 use self::lossy::Lossy;
 use self::tcp::TcpWait;
@@ -30,6 +30,7 @@ use self::unbounded::UnboundedPolicy;
 use crate::channel::RemoteChannel;
 use crate::error::PeerViolation;
 use crate::gate::InputGate;
+use crate::subpartition::Element;
 
 /// Flow control of a channel: limits a producer to the buffers that its consumer can hold.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -63,7 +64,9 @@ pub(crate) trait ReceivePolicy: fmt::Debug + Send + Sync {
         gate: &InputGate,
         segment: MemorySegment,
         len: usize,
-    ) -> Result<(), PeerViolation>;
+    ) -> Result<(), PeerViolation> {
+        gate.on_element(channel.index(), Element::Data(Buffer::from_segment(segment, len)))
+    }
 
     /// Handles the close of the channel: wakes a waiting reader and returns the segments.
     fn close(&self) {}

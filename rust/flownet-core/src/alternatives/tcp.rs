@@ -8,14 +8,11 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use flownet_memory::{Buffer, BufferPool, MemorySegment, SegmentListener};
+use flownet_memory::{BufferPool, MemorySegment, SegmentListener};
 
 use super::ReceivePolicy;
 use crate::channel::RemoteChannel;
-use crate::error::PeerViolation;
-use crate::gate::InputGate;
 use crate::lock::Lock;
-use crate::subpartition::Element;
 
 /// See the [module docs](self).
 #[derive(Debug)]
@@ -75,16 +72,6 @@ impl ReceivePolicy for TcpWait {
                 return Poll::Ready(None);
             }
         }
-    }
-
-    fn hand_on(
-        &self,
-        channel: &RemoteChannel,
-        gate: &InputGate,
-        segment: MemorySegment,
-        len: usize,
-    ) -> Result<(), PeerViolation> {
-        gate.on_element(channel.index(), Element::Data(Buffer::from_segment(segment, len)))
     }
 
     fn close(&self) {

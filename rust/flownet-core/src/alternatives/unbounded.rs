@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use flownet_memory::{Buffer, BufferPool, MemorySegment};
+use flownet_memory::{BufferPool, MemorySegment};
 
 use super::{ReceivePolicy, pooled_or_not};
 use crate::channel::RemoteChannel;
-use crate::error::PeerViolation;
-use crate::gate::InputGate;
-use crate::subpartition::Element;
 
 /// See the [module docs](self). The gate fails at its limit.
 #[derive(Debug)]
@@ -26,15 +23,5 @@ impl UnboundedPolicy {
 impl ReceivePolicy for UnboundedPolicy {
     fn poll_place(&self, channel: &RemoteChannel, bytes: usize, _: &Waker) -> Poll<Option<MemorySegment>> {
         Poll::Ready(pooled_or_not(&self.pool, channel, bytes))
-    }
-
-    fn hand_on(
-        &self,
-        channel: &RemoteChannel,
-        gate: &InputGate,
-        segment: MemorySegment,
-        len: usize,
-    ) -> Result<(), PeerViolation> {
-        gate.on_element(channel.index(), Element::Data(Buffer::from_segment(segment, len)))
     }
 }
