@@ -12,7 +12,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 
 use super::failure::{OperatorInfo, short_repr};
 use super::keyed::KeptValues;
@@ -383,10 +383,16 @@ impl PyProcessContext {
     }
 }
 
+/// Returns true for a `flownet.OutputTag`.
+#[inline]
+pub(super) fn is_output_tag(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static OUTPUT_TAG: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    Ok(object.is_exact_instance(OUTPUT_TAG.import(object.py(), "flownet.api.functions", "OutputTag")?))
+}
+
 /// The name of a `flownet.OutputTag`.
 fn tag_name(tag: &Bound<'_, PyAny>) -> PyResult<String> {
-    let is_tag = tag.get_type().name()?.to_string_lossy() == "OutputTag";
-    if !is_tag {
+    if !is_output_tag(tag)? {
         let text = format!("a side output goes to a flownet.OutputTag, not to {}", short_repr(tag));
         return Err(PyTypeError::new_err(text));
     }

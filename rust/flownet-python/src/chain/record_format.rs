@@ -7,10 +7,10 @@ use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyIterator, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyIterator, PyList, PyString, PyTuple};
 
 use super::attach::{ThreadsOfTask, attached, detached, enter_threads, forget_thread, keep_thread};
+use super::context::is_output_tag;
 use super::failure::{CODEC_ERROR, OperatorInfo, short_repr};
 use super::isolate::{is_immutable, isolate, take_item};
 use super::rows::rows;
@@ -220,11 +220,9 @@ impl<'py> EmitEach<'py> for Collector<'_, 'py> {
 /// Returns the record, unless it is a tuple that begins with an output tag. PyFlink would send that to a side output.
 #[inline]
 fn untagged(record: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
-    static OUTPUT_TAG: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let Some(tuple) = exact::<PyTuple>(&record) else { return Ok(record) };
     let Ok(first) = tuple.get_borrowed_item(0) else { return Ok(record) };
-    let tag = OUTPUT_TAG.import(record.py(), "flownet.api.functions", "OutputTag")?;
-    if !first.is_exact_instance(tag) {
+    if !is_output_tag(&first)? {
         return Ok(record);
     }
     let (shown, tag) = (short_repr(&record), short_repr(&first));
