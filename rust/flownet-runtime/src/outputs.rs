@@ -71,11 +71,6 @@ impl Outputs {
         Ok(self.writers[output].broadcast_event(&event)?)
     }
 
-    /// The same for every output.
-    pub fn tell_time_to_all(&mut self, signal: TimeSignal) -> Result<(), TaskError> {
-        (0..self.writers.len()).try_for_each(|output| self.tell_time(output, signal))
-    }
-
     /// Sends a round to every reader of an output, after the records so far.
     pub fn send_round(&mut self, output: usize, round: Round) -> Result<(), TaskError> {
         self.wait()?;

@@ -110,7 +110,7 @@ impl Source<RawRecords> for Steps {
         match self.0.next() {
             None => return Ok(Some(SourceStatus::Idle { wake_after: Duration::from_secs(3600) })),
             Some(Emission::Record(record)) => out.emit(0, Target::KeyHash(0), &record)?,
-            Some(Emission::Watermark(at_ms)) => out.tell_time_to_all(TimeSignal::Watermark(at_ms))?,
+            Some(Emission::Watermark(at_ms)) => out.tell_time(0, TimeSignal::Watermark(at_ms))?,
         }
         Ok(Some(SourceStatus::More))
     }
