@@ -12,12 +12,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 import flownet as fn
 from flownet.internal import serialise
+
+if TYPE_CHECKING:
+    from jupyter_client.blocking.client import BlockingKernelClient
 
 IN_ONE_PROCESS = (
     "tests/python/spark/",
@@ -187,3 +190,14 @@ def children(pid: int | None = None) -> set[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue  # the thread ended meanwhile
     return found
+
+
+@pytest.fixture
+def kernel() -> Iterator[BlockingKernelClient]:
+    """The client of a notebook kernel that runs."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name="python3")
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)

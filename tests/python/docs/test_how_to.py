@@ -7,7 +7,7 @@ import re
 import subprocess
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import start_new_kernel
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = [
@@ -176,14 +175,6 @@ def test_the_model_has_the_errors_that_numpy_finds(tmp_path: Path) -> None:
     by_carrier = june.with_columns(error=error).group_by("carrier").agg(n=pl.len(), error=pl.col("error").mean())
     expected = [f"{carrier} {n} {error:.1f}" for carrier, n, error in by_carrier.sort("n").iter_rows()]
     assert programs("how-to/ml-model.md")[0][1].splitlines() == expected[:-4:-1]
-
-
-@pytest.fixture
-def kernel() -> Iterator[BlockingKernelClient]:
-    manager, client = start_new_kernel(kernel_name="python3")
-    yield client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
 
 
 def test_cells_of_the_notebook_print_the_output_that_the_page_shows(kernel: BlockingKernelClient) -> None:

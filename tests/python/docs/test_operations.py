@@ -18,6 +18,7 @@ import pytest
 from flownet import cli
 from flownet.cli.words import with_places_apart
 from flownet.client import Client
+from flownet.errors import FlownetError
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -118,7 +119,7 @@ class Upgrade:
     def _has_checkpoints(client: Client) -> bool:
         try:
             return any(client.status(job.id).checkpoints_made > 1 for job in client.jobs())
-        except Exception:
+        except FlownetError:
             return False
 
     def results(self) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,16 +18,6 @@ PAGES = Path(__file__).parents[3] / "docs" / "how-to"
 pytestmark = pytest.mark.timeout(180)
 
 Python = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="module")
-def server(free_ports: Callable[[int], list[int]]) -> Iterator[Server]:
-    """A server that runs, in a folder that whoever runs it may read."""
-    with tempfile.TemporaryDirectory(prefix="flownet-postgres-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        (port,) = free_ports(1)
-        server = Server(Path(folder), port)
-        yield server
-        server.close()
 
 
 def run(page: str, server: Server, python: Python, folder: Path) -> Iterator[tuple[str, str]]:

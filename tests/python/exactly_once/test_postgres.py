@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,17 +20,6 @@ from .failures import FailsOnce
 from .postgres import Server
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(scope="module")
-def server(free_ports: Callable[[int], list[int]]) -> Iterator[Server]:
-    """A server that runs."""
-    # Where whoever runs it is let in, and its socket has a short name.
-    with tempfile.TemporaryDirectory(prefix="flownet-postgres-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        (port,) = free_ports(1)
-        server = Server(Path(folder), port)
-        yield server
-        server.close()
 
 
 _NUMBERS = itertools.count()
@@ -182,5 +169,5 @@ def test_names_that_are_none_are_refused() -> None:
 
 def test_without_the_client_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(errors.FlownetError, match=r"PostgreSQL needs psycopg: pip install 'flownet\[postgres\]'"):
+    with pytest.raises(errors.FlownetError, match=r"PostgreSQL needs psycopg: pip install 'flownet-streams\[postgres\]'"):
         fn.PostgresSink("", "t", columns=["a"])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import start_new_kernel
 
 BEGIN = """
 import itertools
@@ -26,14 +24,6 @@ numbers.filter(lambda _: False).collect()
 job = env.execute_async(workers=1)
 job
 """
-
-
-@pytest.fixture
-def kernel() -> Iterator[BlockingKernelClient]:
-    manager, client = start_new_kernel(kernel_name="python3")
-    yield client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
 
 
 def until(kernel: BlockingKernelClient, holds: Callable[[str, dict[str, Any], str], bool]) -> str:
