@@ -169,5 +169,6 @@ def test_names_that_are_none_are_refused() -> None:
 
 def test_without_the_client_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(errors.FlownetError, match=r"PostgreSQL needs psycopg: pip install 'flownet-streams\[postgres\]'"):
+    message = r"PostgreSQL needs psycopg: pip install 'flownet-streams\[postgres\]'"
+    with pytest.raises(errors.FlownetError, match=message):
         fn.PostgresSink("", "t", columns=["a"])

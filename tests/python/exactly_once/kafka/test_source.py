@@ -382,5 +382,6 @@ def test_settings_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
 
 def test_without_the_client_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(errors.FlownetError, match=r"Kafka needs confluent_kafka: pip install 'flownet-streams\[kafka\]'"):
+    message = r"Kafka needs confluent_kafka: pip install 'flownet-streams\[kafka\]'"
+    with pytest.raises(errors.FlownetError, match=message):
         fn.KafkaSource("localhost:9092", "words")
